@@ -1,0 +1,5 @@
+//! The `stockade` command.
+
+fn main() -> std::process::ExitCode {
+    std::process::ExitCode::SUCCESS
+}

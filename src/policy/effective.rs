@@ -1,0 +1,89 @@
+//! The effective policy of one call: every layer merged, every path resolved against this host.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{NetworkPolicy, PathAccess, PathRule, SandboxMode, SyscallRule};
+
+/// Resource limits of one sandbox. `None` leaves a resource unlimited.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Limits {
+    /// Processes and threads at any one time.
+    pub processes: Option<u64>,
+    /// Memory of all processes together, bytes; enforced where a memory cgroup can be had.
+    pub memory: Option<u64>,
+    /// Size of the private `/tmp` and `/dev/shm` when they are in memory, bytes.
+    pub tmp_size: Option<u64>,
+    /// Open descriptors of one process.
+    pub open_files: Option<u64>,
+    /// Largest file a process may write, bytes.
+    pub file_size: Option<u64>,
+}
+
+/// Everything decided about a call before the host's abilities are looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectivePolicy {
+    /// The mode.
+    pub mode: SandboxMode,
+    /// The workspace, canonical.
+    pub workspace: PathBuf,
+    /// The workspace as it was named, when that led through a symbolic link.
+    pub workspace_written: Option<PathBuf>,
+    /// Path rules, sorted by path and then by precedence (the last of equals wins).
+    pub rules: Vec<PathRule>,
+    /// Network.
+    pub network: NetworkPolicy,
+    /// Limits.
+    pub limits: Limits,
+    /// System calls refused beyond those every confining mode refuses.
+    pub seccomp: Vec<SyscallRule>,
+    /// Facts for the result: rule paths that do not exist, entries that were adjusted.
+    pub notes: Vec<String>,
+}
+
+/// What the rules say of one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision<'a> {
+    /// It may be read (or listed).
+    pub readable: bool,
+    /// It may be written, created, removed.
+    pub writable: bool,
+    /// It lies in a private directory, so the host's own content of that name is not visible.
+    pub private: bool,
+    /// The most specific rule that took part; `None` when only the mode decided.
+    pub rule: Option<&'a PathRule>,
+}
+
+impl EffectivePolicy {
+    /// Decides about an absolute, normalised path: the mode's ground state, then every rule on the way down to it.
+    ///
+    /// The most specific rule wins whatever the order they were written in: a rule at a deeper path overrides one above
+    /// it, and at the same path the later in `rules` overrides the earlier. `DenyRead` takes writing away too;
+    /// `Write` gives reading too; `Read` and `DenyWrite` leave the other half as it was.
+    #[must_use]
+    pub fn decide(&self, path: &Path) -> Decision<'_> {
+        let open = !self.mode.confines();
+        let mut decision = Decision { readable: true, writable: open, private: false, rule: None };
+        for ancestor in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
+            let from = self.rules.partition_point(|rule| rule.path.as_path() < ancestor);
+            for rule in self.rules[from..].iter().take_while(|rule| rule.path == ancestor) {
+                decision.apply(rule);
+            }
+        }
+        decision
+    }
+}
+
+impl<'a> Decision<'a> {
+    fn apply(&mut self, rule: &'a PathRule) {
+        match rule.access {
+            PathAccess::Write => (self.readable, self.writable, self.private) = (true, true, false),
+            PathAccess::Read => (self.readable, self.private) = (true, false),
+            PathAccess::Private => (self.readable, self.writable, self.private) = (true, true, true),
+            PathAccess::DenyWrite => self.writable = false,
+            PathAccess::DenyRead => (self.readable, self.writable) = (false, false),
+        }
+        self.rule = Some(rule);
+    }
+}
