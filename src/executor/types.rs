@@ -259,7 +259,7 @@ pub enum ProcessStatus {
     /// Still running.
     Running,
     /// Ended; the result is complete.
-    Settled(RunResult),
+    Settled(Box<RunResult>),
     /// The machinery under it failed before the command could end on its own account.
     Failed(String),
 }
