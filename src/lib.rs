@@ -2,5 +2,8 @@
 
 pub mod denial;
 pub mod executor;
+pub mod host;
+mod kernel;
 pub mod launcher;
+pub mod plan;
 pub mod policy;

@@ -161,7 +161,7 @@ impl std::fmt::Display for Stage {
 }
 
 /// A step failed. The command did not run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SetupFailure {
     /// Which step.
     pub stage: Stage,

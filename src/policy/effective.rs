@@ -32,6 +32,8 @@ pub struct EffectivePolicy {
     pub workspace_written: Option<PathBuf>,
     /// Path rules, sorted by path and then by precedence (the last of equals wins).
     pub rules: Vec<PathRule>,
+    /// Directories to bind onto themselves, so that they cannot be renamed away from under a rule.
+    pub pinned: Vec<PathBuf>,
     /// Network.
     pub network: NetworkPolicy,
     /// Limits.

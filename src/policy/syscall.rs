@@ -15,8 +15,8 @@ pub enum ArgOp {
     Ne,
     /// Any bit of the mask is set.
     AnyBit,
-    /// Equal under `mask`.
-    MaskedEq(u32),
+    /// Equal to the value under the mask.
+    MaskedEq,
 }
 
 /// A condition on one argument.
@@ -27,8 +27,11 @@ pub struct ArgMatch {
     pub arg: u8,
     /// Comparison.
     pub op: ArgOp,
-    /// Value, or bit mask for `any-bit`.
+    /// Value, or bits for `any-bit`.
     pub value: u32,
+    /// Mask for `masked-eq`.
+    #[serde(default)]
+    pub mask: u32,
 }
 
 /// The errno a refused call returns.

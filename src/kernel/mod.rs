@@ -1,0 +1,23 @@
+//! The only unsafe code of the crate: one function, one system call, one reason why it is sound.
+//!
+//! Calls that `nix`, `caps`, `landlock` or the standard library wrap safely are not wrapped again here.
+
+#![allow(unsafe_code, reason = "this is the one module that may; each block says why it is sound")]
+
+mod clone;
+mod descriptor;
+mod keyring;
+mod landlock;
+mod loopback;
+mod mount;
+mod process;
+mod seccomp;
+
+pub(crate) use clone::{Cloned, clone_process};
+pub(crate) use descriptor::{adopt, close_all_but, close_on_exec_from};
+pub(crate) use keyring::join_fresh_session_keyring;
+pub(crate) use landlock::landlock_abi;
+pub(crate) use loopback::bring_loopback_up;
+pub(crate) use mount::{MountAttr, clone_tree, fs_context, move_mount_onto, set_mount_attr, set_mount_attr_beneath};
+pub(crate) use process::{default_signal_handling, exit_now, lower_limit, pidfd_kill};
+pub(crate) use seccomp::{install_filter, install_filter_with_listener};

@@ -1,0 +1,190 @@
+//! The command's process between clone and exec: one visible list of steps.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString, OsStr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
+use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
+
+use super::init::Inherited;
+use super::protocol::{Call, Event};
+use super::step::{At, StepError, step};
+use super::{SetupFailure, Stage, domain, wire};
+use crate::kernel;
+use crate::plan::{Instruction, SandboxPlan, to_program};
+
+/// Confines this process and executes the program. Returns to nobody: a failure is told on the socket, and the process
+/// ends without having run anything.
+pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: &OwnedFd, stdio: &[OwnedFd; 3], inherited: Inherited) -> ! {
+    let Err(failure) = confine_and_execute(plan, call, socket, stdio, inherited);
+    if let Err(error) = wire::send(socket, &Event::Failed(failure), &[]) {
+        tracing::debug!(%error, "a failure could not be reported");
+    }
+    kernel::exit_now(125)
+}
+
+fn confine_and_execute(
+    plan: &SandboxPlan,
+    call: &Call,
+    socket: &OwnedFd,
+    stdio: &[OwnedFd; 3],
+    inherited: Inherited,
+) -> Result<Infallible, SetupFailure> {
+    let fault = plan.fault;
+    step(fault, Stage::Session, own_session)?;
+    step(fault, Stage::Keyring, || fresh_keyring(inherited))?;
+    step(fault, Stage::Rlimits, || limit_resources(plan, inherited))?;
+    step(fault, Stage::Descriptors, || Ok(kernel::close_on_exec_from(3)?))?;
+    if plan.drop_capabilities {
+        step(fault, Stage::Capabilities, keep_ordinary_capabilities)?;
+        step(fault, Stage::NoNewPrivs, || Ok(prctl::set_no_new_privs()?))?;
+    }
+    if let Some(landlock) = &plan.landlock {
+        step(fault, Stage::Landlock, || domain::enter(landlock))?;
+    }
+    step(fault, Stage::Seccomp, || plan.filters.iter().try_for_each(|filter| install(filter)))?;
+    if let Some(filter) = &plan.trace {
+        step(fault, Stage::Trace, || trace(filter, socket))?;
+    }
+    step(fault, Stage::Stdio, || take_stdio(stdio))?;
+    step(fault, Stage::Workdir, || enter_workdir(&call.workdir))?;
+    step(fault, Stage::Exec, || execute(call))
+}
+
+/// A session and group of its own: `kill(0, ...)` then cannot reach the caller's group, and there is no controlling
+/// terminal to type into. The kernel kills this process with init; what it starts dies with the PID namespace.
+fn own_session() -> Result<(), StepError> {
+    setsid()?;
+    prctl::set_pdeathsig(Signal::SIGKILL)?;
+    kernel::default_signal_handling()?;
+    Ok(())
+}
+
+/// A session keyring that no other sandbox shares. Where one cannot be had (quota, no keyrings, a filter around us),
+/// the launcher's is inherited, which holds nothing of the host's.
+fn fresh_keyring(inherited: Inherited) -> Result<(), StepError> {
+    match kernel::join_fresh_session_keyring() {
+        Ok(()) | Err(Errno::ENOSYS | Errno::EPERM) => Ok(()),
+        Err(Errno::EDQUOT) if inherited.fresh_keyring => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn limit_resources(plan: &SandboxPlan, inherited: Inherited) -> Result<(), StepError> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, inherited.open_files.min(hard), hard)?;
+    for limit in &plan.rlimits {
+        kernel::lower_limit(limit.resource, limit.value)?;
+    }
+    Ok(())
+}
+
+/// What uid 0 needs to work in a workspace that belongs to somebody else, and nothing more; nothing for anybody else.
+const ORDINARY_ROOT: [Capability; 4] =
+    [Capability::CAP_DAC_OVERRIDE, Capability::CAP_FOWNER, Capability::CAP_CHOWN, Capability::CAP_FSETID];
+
+fn keep_ordinary_capabilities() -> Result<(), StepError> {
+    let wanted: CapsHashSet =
+        if geteuid().is_root() { ORDINARY_ROOT.into_iter().collect() } else { CapsHashSet::new() };
+    restrict_capabilities(&wanted)
+}
+
+/// For init, which needs none once the command has started.
+pub(super) fn drop_every_capability() -> Result<(), StepError> {
+    restrict_capabilities(&CapsHashSet::new())
+}
+
+/// Leaves at most `wanted` in all five sets, and looks whether it is so. The bounding set can be lowered only with
+/// CAP_SETPCAP; without it `no_new_privs` keeps an exec from gaining what the permitted set lacks.
+fn restrict_capabilities(wanted: &CapsHashSet) -> Result<(), StepError> {
+    let permitted = caps::read(None, CapSet::Permitted).map_err(refused)?;
+    let kept: CapsHashSet = wanted.intersection(&permitted).copied().collect();
+    caps::clear(None, CapSet::Ambient).map_err(refused)?;
+    if permitted.contains(&Capability::CAP_SETPCAP) {
+        for capability in caps::read(None, CapSet::Bounding).map_err(refused)?.difference(&kept) {
+            caps::drop(None, CapSet::Bounding, *capability).map_err(refused)?;
+        }
+    }
+    caps::clear(None, CapSet::Inheritable).map_err(refused)?;
+    caps::set(None, CapSet::Effective, &kept).map_err(refused)?;
+    caps::set(None, CapSet::Permitted, &kept).map_err(refused)?;
+    let left = caps::read(None, CapSet::Permitted).map_err(refused)?;
+    let effective = caps::read(None, CapSet::Effective).map_err(refused)?;
+    if left == kept && effective == kept { Ok(()) } else { Err(Errno::EPERM.into()) }
+}
+
+/// The crate keeps the errno to itself.
+fn refused(_: caps::errors::CapsError) -> StepError {
+    Errno::EPERM.into()
+}
+
+fn install(filter: &[Instruction]) -> Result<(), StepError> {
+    Ok(kernel::install_filter(&to_program(filter))?)
+}
+
+/// Installs the trace filter and hands its listener to the host.
+fn trace(filter: &[Instruction], socket: &OwnedFd) -> Result<(), StepError> {
+    let listener = kernel::install_filter_with_listener(&to_program(filter))?;
+    wire::send(socket, &Event::Listener, &[listener.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
+    Ok(())
+}
+
+fn take_stdio([stdin, stdout, stderr]: &[OwnedFd; 3]) -> Result<(), StepError> {
+    dup2_stdin(stdin)?;
+    dup2_stdout(stdout)?;
+    dup2_stderr(stderr)?;
+    Ok(())
+}
+
+fn enter_workdir(workdir: &CStr) -> Result<(), StepError> {
+    chdir(workdir).at(path_of(workdir))
+}
+
+/// Executes the program, looked up as `execvp(3)` does: on the command's own PATH, remembering a refusal over an absence.
+fn execute(call: &Call) -> Result<Infallible, StepError> {
+    let name = call.arguments.first().ok_or(Errno::EINVAL)?;
+    if name.to_bytes().contains(&b'/') {
+        return execute_at(name, call).at(path_of(name));
+    }
+    let mut failure = Errno::ENOENT;
+    for directory in search_path(call) {
+        let mut candidate = if directory.is_empty() { b".".to_vec() } else { directory.to_vec() };
+        candidate.push(b'/');
+        candidate.extend_from_slice(name.to_bytes());
+        let Ok(candidate) = CString::new(candidate) else { continue };
+        match execute_at(&candidate, call) {
+            Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            Err(errno) => failure = errno,
+        }
+    }
+    Err(failure).at(path_of(name))
+}
+
+fn execute_at(program: &CStr, call: &Call) -> Result<Infallible, Errno> {
+    match execve(program, &call.arguments, &call.environment) {
+        // A script without an interpreter line is a shell script, as everywhere.
+        Err(Errno::ENOEXEC) => {
+            let mut arguments = vec![c"sh".to_owned(), program.to_owned()];
+            arguments.extend(call.arguments.iter().skip(1).cloned());
+            execve(c"/bin/sh", &arguments, &call.environment)
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+fn search_path(call: &Call) -> impl Iterator<Item = &[u8]> {
+    const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
+    let path = call.environment.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
+    path.unwrap_or(DEFAULT).split(|byte| *byte == b':')
+}
+
+fn path_of(text: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(text.to_bytes()))
+}

@@ -1,0 +1,72 @@
+//! The private `/dev`: the harmless devices, a devpts of its own, and nothing else.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::unistd::symlinkat;
+
+use super::mounts::{create_file, open_path, seal, tmpfs};
+use super::step::{At, StepError};
+use crate::kernel::{self, MountAttr};
+
+/// Devices bound from the host. A new tmpfs cannot have device nodes of its own in a user namespace.
+const BOUND: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+const LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("ptmx", "pts/ptmx"),
+];
+
+/// Copies of the host's devices, taken while the host's `/dev` is in view and before mounts become nodev.
+pub(super) struct Devices(Vec<(&'static str, OwnedFd)>);
+
+impl Devices {
+    /// Takes the copies. A device that this host does not have is left out.
+    pub(super) fn open() -> Result<Self, StepError> {
+        let mut devices = Vec::with_capacity(BOUND.len());
+        for name in BOUND {
+            let path = Path::new("/dev").join(name);
+            let source = match open_path(&path) {
+                Err(Errno::ENOENT) => continue,
+                opened => opened.at(&path)?,
+            };
+            let device = kernel::clone_tree(&source, false).at(&path)?;
+            let set = MountAttr::RDONLY | MountAttr::NOSUID | MountAttr::NOEXEC;
+            kernel::set_mount_attr(&device, MountAttr { set, private: true, ..MountAttr::default() }).at(&path)?;
+            devices.push((name, device));
+        }
+        Ok(Self(devices))
+    }
+
+    /// Builds `/dev` and attaches it. Read-only when done: only what is mounted beneath can be written.
+    pub(super) fn build(self) -> Result<(), StepError> {
+        let dev = tmpfs("0755", 64 << 10)?;
+        kernel::move_mount_onto(&dev, open_path(Path::new("/dev"))?)?;
+        for (name, device) in self.0 {
+            drop(create_file(&dev, name, 0o666)?);
+            kernel::move_mount_onto(&device, open_in(&dev, name)?).at(&Path::new("/dev").join(name))?;
+        }
+        for (name, target) in LINKS {
+            symlinkat(target, &dev, name)?;
+        }
+        for name in ["pts", "shm", "mqueue"] {
+            mkdirat(&dev, name, Mode::from_bits_truncate(0o755))?;
+        }
+        let context = kernel::fs_context(c"devpts")?;
+        context.set(c"ptmxmode", c"0666")?;
+        context.set(c"mode", c"0620")?;
+        let pts = context.mount(MountAttr::NOSUID | MountAttr::NOEXEC)?;
+        kernel::move_mount_onto(&pts, open_in(&dev, "pts")?)?;
+        seal(&dev)
+    }
+}
+
+fn open_in(dev: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(dev, name, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty())
+}

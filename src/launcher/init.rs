@@ -1,0 +1,225 @@
+//! PID 1 of one sandbox: builds the mounts, starts the command, reaps, reports, exits.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::CloneFlags;
+use nix::sys::prctl;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::time::TimeValLike;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+
+use super::protocol::{Call, Control, Event, Exit};
+use super::step::{At, StepError, step};
+use super::wire::{self, WireError};
+use super::{SetupFailure, Stage, command, mounts, reap};
+use crate::kernel::{self, Cloned};
+use crate::plan::{Backend, IdMap, SandboxPlan};
+
+/// What the launcher hands down to every sandbox.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Inherited {
+    /// Soft limit of open files before the launcher raised its own.
+    pub(super) open_files: u64,
+    /// The launcher's session keyring is a fresh one already.
+    pub(super) fresh_keyring: bool,
+}
+
+/// Runs the whole life of one sandbox and ends the process.
+pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: OwnedFd, stdio: [OwnedFd; 3], inherited: Inherited) -> ! {
+    let namespaced = plan.backend == Backend::Namespaces;
+    let started = build(plan).and_then(|()| start(plan, call, &socket, &stdio, inherited));
+    drop(stdio);
+    match started {
+        Ok((main, signals)) => {
+            tell(&socket, &Event::Started);
+            let sandbox = Sandbox { socket, signals, main, namespaced };
+            sandbox.supervise();
+        }
+        Err(failure) => tell(&socket, &Event::Failed(failure)),
+    }
+    kernel::exit_now(0)
+}
+
+/// Everything up to the command's own process.
+fn build(plan: &SandboxPlan) -> Result<(), SetupFailure> {
+    let fault = plan.fault;
+    if let Some(map) = plan.namespaces.and_then(|namespaces| namespaces.user) {
+        step(fault, Stage::IdMaps, || write_id_maps(map))?;
+    }
+    step(fault, Stage::Lifeline, || tie_to_launcher(plan.backend))?;
+    if let Some(mounts) = &plan.mounts {
+        mounts::build(mounts, plan.pid_max, fault)?;
+    }
+    if plan.namespaces.is_some_and(|namespaces| namespaces.network) {
+        step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    }
+    Ok(())
+}
+
+/// Maps the one uid and gid to themselves. `/proc/self` of a non-dumpable process belongs to the host's root, so the
+/// process is dumpable for the length of these three writes; nothing of the command exists yet.
+fn write_id_maps(map: IdMap) -> Result<(), StepError> {
+    prctl::set_dumpable(true)?;
+    for (path, content) in [
+        ("/proc/self/setgroups", "deny".to_owned()),
+        ("/proc/self/uid_map", format!("{0} {0} 1", map.uid)),
+        ("/proc/self/gid_map", format!("{0} {0} 1", map.gid)),
+    ] {
+        std::fs::write(path, content).at(path.as_ref())?;
+    }
+    prctl::set_dumpable(false)?;
+    Ok(())
+}
+
+/// The launcher's death is this sandbox's. With a PID namespace, SIGKILL to init takes everything along; without one,
+/// SIGTERM lets init end its descendants first.
+fn tie_to_launcher(backend: Backend) -> Result<(), StepError> {
+    let signal = if backend == Backend::Namespaces { Signal::SIGKILL } else { Signal::SIGTERM };
+    prctl::set_pdeathsig(signal)?;
+    if backend != Backend::Namespaces {
+        prctl::set_child_subreaper(true)?;
+    }
+    Ok(())
+}
+
+/// Starts the command's process. The parent sleeps until it has executed its program or failed to (`CLONE_VFORK`), so
+/// what it tells the host next is a fact.
+fn start(
+    plan: &SandboxPlan,
+    call: &Call,
+    socket: &OwnedFd,
+    stdio: &[OwnedFd; 3],
+    inherited: Inherited,
+) -> Result<(Pid, SignalFd), SetupFailure> {
+    let (pid, signals) = step(plan.fault, Stage::Fork, || {
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGCHLD);
+        mask.add(Signal::SIGTERM);
+        mask.thread_block()?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        match kernel::clone_process(CloneFlags::CLONE_VFORK, false)? {
+            Cloned::Parent { pid, .. } => Ok((pid, signals)),
+            Cloned::Child => command::run(plan, call, socket, stdio, inherited),
+        }
+    })?;
+    if plan.drop_capabilities {
+        step(plan.fault, Stage::Capabilities, command::drop_every_capability)?;
+    }
+    Ok((pid, signals))
+}
+
+/// A failure to tell the host means that the host is gone; the hang-up on the same socket ends the sandbox.
+fn tell(socket: &OwnedFd, event: &Event) {
+    if let Err(error) = wire::send(socket, event, &[]) {
+        tracing::debug!(%error, "the host could not be told");
+    }
+}
+
+struct Sandbox {
+    socket: OwnedFd,
+    signals: SignalFd,
+    main: Pid,
+    namespaced: bool,
+}
+
+impl Sandbox {
+    /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind.
+    fn supervise(self) {
+        let mut ending = self.wait_for_main();
+        if self.namespaced {
+            reap::kill_all_in_namespace();
+        } else {
+            reap::kill_all_children();
+        }
+        if let Some((code, signal)) = ending.take() {
+            tell(&self.socket, &Event::Exited(self.exit(code, signal)));
+        }
+    }
+
+    /// How the command ended; `None` when the sandbox is to end without it, because the host or the launcher is gone.
+    fn wait_for_main(&self) -> Option<(Option<i32>, Option<i32>)> {
+        loop {
+            if let Some(ending) = self.collect() {
+                return Some(ending);
+            }
+            let mut ready = [
+                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
+            ];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return None,
+            }
+            let [signal, control] = ready.map(|fd| fd.any().unwrap_or(false));
+            if signal && self.told_to_end() {
+                return None;
+            }
+            if control && !self.obey() {
+                return None;
+            }
+        }
+    }
+
+    /// Collects what has ended; the command's ending when it was among it.
+    fn collect(&self) -> Option<(Option<i32>, Option<i32>)> {
+        let mut main = None;
+        while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
+            let Some(pid) = status.pid() else { break };
+            if pid == self.main {
+                main = reap::ending(status);
+            }
+        }
+        main
+    }
+
+    /// Empties the signal queue; true when SIGTERM was in it, which only the launcher's death sends.
+    fn told_to_end(&self) -> bool {
+        let mut end = false;
+        while let Ok(Some(info)) = self.signals.read_signal() {
+            end |= i32::try_from(info.ssi_signo) == Ok(Signal::SIGTERM as i32);
+        }
+        end
+    }
+
+    /// Does what the host says; false when the host is gone.
+    fn obey(&self) -> bool {
+        match wire::receive::<Control>(&self.socket) {
+            Ok((Control::Signal(number), _)) => {
+                if let Ok(signal) = Signal::try_from(number) {
+                    self.signal_group(signal);
+                }
+                true
+            }
+            Ok((Control::KillAll, _)) => {
+                self.signal_group(Signal::SIGKILL);
+                reap::kill_one(self.main);
+                true
+            }
+            Err(WireError::NotReady) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// The command leads its own process group. ESRCH: it has just ended.
+    fn signal_group(&self, signal: Signal) {
+        if let Err(errno) = kill(Pid::from_raw(-self.main.as_raw()), signal) {
+            tracing::debug!(%errno, "the command's group could not be signalled");
+        }
+    }
+
+    fn exit(&self, code: Option<i32>, signal: Option<i32>) -> Exit {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
+        let micros = |time: nix::sys::time::TimeVal| u64::try_from(time.num_microseconds()).unwrap_or(0);
+        Exit {
+            code,
+            signal,
+            cpu_micros: usage.map_or((0, 0), |usage| (micros(usage.user_time()), micros(usage.system_time()))),
+            max_rss_kib: usage.and_then(|usage| u64::try_from(usage.max_rss()).ok()).unwrap_or(0),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What is said between host, launcher and sandbox.
+//!
+//! Two sockets: the host's to the launcher, on which requests go out and nothing comes back, and one for each run,
+//! between the host and the sandbox itself, on which events come back and signals go out. The launcher answers a request
+//! it cannot carry out on the run's own socket, so that every fact about a run arrives in one place.
+
+use std::ffi::CString;
+
+use serde::{Deserialize, Serialize};
+
+use super::SetupFailure;
+use crate::plan::SandboxPlan;
+
+/// From the host to the launcher.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Keep a plan under a number.
+    Define {
+        /// The number; never used twice.
+        plan: u64,
+        /// The plan.
+        data: Box<SandboxPlan>,
+    },
+    /// Forget a plan.
+    Forget {
+        /// Its number.
+        plan: u64,
+    },
+    /// Run one command in one new sandbox. Descriptors: the run's socket, then standard input, output and error.
+    Spawn {
+        /// Number of the run; never used twice.
+        run: u64,
+        /// Number of a plan defined before.
+        plan: u64,
+        /// The per-call part.
+        call: Call,
+    },
+    /// Kill the sandbox of a run, if it is still there.
+    Kill {
+        /// Number of the run.
+        run: u64,
+    },
+}
+
+/// The per-call part of a run.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Call {
+    /// Arguments, the program's own name first. It is looked up on the PATH of `environment` when it has no slash.
+    pub(crate) arguments: Vec<CString>,
+    /// `NAME=VALUE` entries.
+    pub(crate) environment: Vec<CString>,
+    /// Absolute directory to start in.
+    pub(crate) workdir: CString,
+}
+
+/// From the sandbox to the host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Event {
+    /// A step failed; the command did not and will not run.
+    Failed(SetupFailure),
+    /// The program is executing.
+    Started,
+    /// The trace filter is installed; its listener comes as a descriptor.
+    Listener,
+    /// The command has ended and nothing of it is left.
+    Exited(Exit),
+}
+
+/// How the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Exit {
+    /// Exit code, when it ended by itself.
+    pub(crate) code: Option<i32>,
+    /// Signal number, when one ended it.
+    pub(crate) signal: Option<i32>,
+    /// Processor time of everything in the sandbox, microseconds: user, system.
+    pub(crate) cpu_micros: (u64, u64),
+    /// Largest resident size of any one process, KiB.
+    pub(crate) max_rss_kib: u64,
+}
+
+/// From the host to a sandbox.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Control {
+    /// Send this signal to the command's process group.
+    Signal(i32),
+    /// Kill everything and report.
+    KillAll,
+}

@@ -1,0 +1,171 @@
+//! Messages over `SOCK_SEQPACKET` sockets: a compact encoding, descriptors beside it, large payloads in a memfd.
+
+use std::ffi::CStr;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::kernel;
+
+/// Payloads up to this size travel in the message; larger ones in a memfd. Well under the 208 KiB that a socket buffer
+/// holds by default, so that several can be queued.
+const INLINE_LIMIT: usize = 32 * 1024;
+
+/// Most descriptors in one message: status socket, three of stdio, one payload.
+const MAX_FDS: usize = 8;
+
+const INLINE: u8 = 0;
+const IN_MEMFD: u8 = 1;
+
+/// Why a message could not be passed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WireError {
+    /// The other end is gone.
+    #[error("the other end of the socket is closed")]
+    Closed,
+    /// Nothing to read yet, or no room to write, on a non-blocking socket.
+    #[error("the socket is not ready")]
+    NotReady,
+    /// The kernel refused.
+    #[error("the socket failed: {0}")]
+    Io(#[from] io::Error),
+    /// The bytes are no message of ours.
+    #[error("a message could not be understood: {0}")]
+    Codec(#[from] postcard::Error),
+    /// The frame itself is wrong: truncated, or announcing a payload that is not there.
+    #[error("a message was malformed")]
+    Malformed,
+}
+
+impl From<Errno> for WireError {
+    fn from(errno: Errno) -> Self {
+        match errno {
+            Errno::EAGAIN => Self::NotReady,
+            Errno::EPIPE | Errno::ECONNRESET => Self::Closed,
+            errno => Self::Io(errno.into()),
+        }
+    }
+}
+
+/// Sends one message with descriptors.
+pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T, fds: &[RawFd]) -> Result<(), WireError> {
+    let mut frame = vec![INLINE];
+    frame = postcard::to_extend(message, frame)?;
+    let payload;
+    let mut all = fds.to_vec();
+    if frame.len() > INLINE_LIMIT {
+        payload = in_memfd(&frame[1..])?;
+        all.push(payload.as_raw_fd());
+        frame = vec![IN_MEMFD];
+    }
+    let rights = [ControlMessage::ScmRights(&all)];
+    let control: &[ControlMessage<'_>] = if all.is_empty() { &[] } else { &rights };
+    loop {
+        let iov = [IoSlice::new(&frame)];
+        match sendmsg::<SockaddrStorage>(socket.as_fd().as_raw_fd(), &iov, control, MsgFlags::MSG_NOSIGNAL, None) {
+            Ok(_) => return Ok(()),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+fn in_memfd(bytes: &[u8]) -> Result<OwnedFd, WireError> {
+    const NAME: &CStr = c"stockade-message";
+    let fd = memfd_create(NAME, MFdFlags::MFD_CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}
+
+/// Receives one message and its descriptors, all close-on-exec.
+pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<(T, Vec<OwnedFd>), WireError> {
+    let mut buffer = vec![0_u8; INLINE_LIMIT + 1];
+    let (length, truncated, mut fds) = receive_raw(socket, &mut buffer)?;
+    if length == 0 {
+        return Err(WireError::Closed);
+    }
+    if truncated {
+        return Err(WireError::Malformed);
+    }
+    match buffer[0] {
+        INLINE => Ok((postcard::from_bytes(&buffer[1..length])?, fds)),
+        IN_MEMFD => {
+            let payload = fds.pop().ok_or(WireError::Malformed)?;
+            let mut bytes = Vec::new();
+            let mut file = std::fs::File::from(payload);
+            io::Seek::rewind(&mut file)?;
+            file.read_to_end(&mut bytes)?;
+            Ok((postcard::from_bytes(&bytes)?, fds))
+        }
+        _ => Err(WireError::Malformed),
+    }
+}
+
+fn receive_raw(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, bool, Vec<OwnedFd>), WireError> {
+    let mut space = cmsg_space!([RawFd; MAX_FDS]);
+    loop {
+        let mut iov = [IoSliceMut::new(buffer)];
+        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
+        match recvmsg::<SockaddrStorage>(socket.as_fd().as_raw_fd(), &mut iov, Some(&mut space), flags) {
+            Ok(message) => {
+                let mut fds = Vec::new();
+                for control in message.cmsgs()? {
+                    if let ControlMessageOwned::ScmRights(received) = control {
+                        fds.extend(received.into_iter().map(kernel::adopt));
+                    }
+                }
+                let truncated = message.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
+                return Ok((message.bytes, truncated, fds));
+            }
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+
+    use super::*;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap()
+    }
+
+    #[test]
+    fn small_and_large_messages_arrive_with_their_descriptors() {
+        let (a, b) = pair();
+        for size in [0, 1, INLINE_LIMIT - 8, INLINE_LIMIT, 5_000_000] {
+            let text = "x".repeat(size);
+            let (file, _) = pair();
+            send(&a, &text, &[file.as_raw_fd()]).unwrap();
+            let (got, fds): (String, _) = receive(&b).unwrap();
+            assert_eq!(got.len(), size);
+            assert_eq!(fds.len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_closed_end_is_told_from_an_empty_message() {
+        let (a, b) = pair();
+        drop(a);
+        assert!(matches!(receive::<u32>(&b), Err(WireError::Closed)));
+    }
+
+    #[test]
+    fn foreign_bytes_are_an_error() {
+        let (a, b) = pair();
+        for bytes in [&[7_u8, 1, 2][..], &[INLINE, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], &[IN_MEMFD]] {
+            nix::unistd::write(&a, bytes).unwrap();
+            assert!(receive::<String>(&b).is_err(), "{bytes:?}");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Why no plan can be made.
+
+use crate::executor::Gap;
+use crate::launcher::SetupFailure;
+
+use super::SeccompError;
+
+/// Nothing will run; the reason and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The kernel has no seccomp filters, which every confining mode needs.
+    #[error(
+        "this kernel has no seccomp filters, without which no mode but danger-full-access can be kept; \
+         use a kernel built with CONFIG_SECCOMP_FILTER"
+    )]
+    NoSeccomp,
+    /// Neither namespaces nor Landlock.
+    #[error(
+        "this host offers neither namespaces nor Landlock, so nothing can be confined{}; use Linux 5.13 or later with \
+         Landlock enabled (lsm=...,landlock), or allow user namespaces (sysctl user.max_user_namespaces, \
+         kernel.apparmor_restrict_unprivileged_userns=0)", list(.refusals)
+    )]
+    NothingConfines {
+        /// What was refused on the way.
+        refusals: Vec<SetupFailure>,
+    },
+    /// The backend that was demanded is not to be had here.
+    #[error("the {wanted} backend was asked for and this host cannot provide it{}", list(.refusals))]
+    BackendUnavailable {
+        /// The backend's name.
+        wanted: &'static str,
+        /// What was refused on the way.
+        refusals: Vec<SetupFailure>,
+    },
+    /// `--require full` and something is missing.
+    #[error(
+        "full enforcement was required and this host leaves gaps: {}{}; `stockade doctor` tells how to close them, \
+         `--require partial` runs with them", names(.gaps), list(.refusals)
+    )]
+    RequireFull {
+        /// The gaps.
+        gaps: Vec<Gap>,
+        /// What was refused on the way.
+        refusals: Vec<SetupFailure>,
+    },
+    /// The allowlist needs a network namespace, where its proxy is the only way out.
+    #[error("an allowlisted network needs a network namespace, which this host refuses{}", list(.refusals))]
+    AllowlistNeedsNamespace {
+        /// What was refused on the way.
+        refusals: Vec<SetupFailure>,
+    },
+    /// The filters could not be made.
+    #[error(transparent)]
+    Seccomp(#[from] SeccompError),
+}
+
+fn list(refusals: &[SetupFailure]) -> String {
+    refusals.last().map(|refusal| format!(" ({refusal})")).unwrap_or_default()
+}
+
+fn names(gaps: &[Gap]) -> String {
+    gaps.iter().map(|gap| gap.as_str()).collect::<Vec<_>>().join(", ")
+}

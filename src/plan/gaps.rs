@@ -1,0 +1,57 @@
+//! Which promises a plan cannot keep.
+
+use crate::executor::Gap;
+use crate::host::HostSupport;
+use crate::plan::data::{MountKind, MountOp, Namespaces};
+use crate::policy::{EffectivePolicy, NetworkMode, SandboxMode};
+
+/// Smallest `pid_max` the kernel accepts is 301, of which 300 are reserved.
+pub(super) const RESERVED_PIDS: u64 = 300;
+
+/// Gaps of the backend with namespaces and mounts.
+pub(super) fn with_namespaces(policy: &EffectivePolicy, host: &HostSupport, namespaces: &Namespaces) -> Vec<Gap> {
+    let network_kept = policy.network.mode == NetworkMode::Full || namespaces.network;
+    let mut gaps = Vec::new();
+    // Without Landlock the second wall is missing altogether; requests on inherited devices are what only it refuses.
+    add(&mut gaps, Gap::Ioctl, host.landlock_abi == 0);
+    add(&mut gaps, Gap::NetworkIsolation, !network_kept);
+    // Abstract sockets belong to the network namespace.
+    add(&mut gaps, Gap::UnixSockets, !namespaces.network && host.landlock_abi < 6);
+    add(&mut gaps, Gap::ProcessIsolation, !host.fresh_proc);
+    let processes_kept = policy.limits.processes.is_none() || process_limit_is_kept(host, namespaces);
+    add(&mut gaps, Gap::Limits, !processes_kept || policy.limits.memory.is_some());
+    gaps
+}
+
+/// RLIMIT_NPROC binds an ordinary user in a user namespace of its own; nothing binds uid 0 but the PID namespace.
+fn process_limit_is_kept(host: &HostSupport, namespaces: &Namespaces) -> bool {
+    (namespaces.user.is_some() && host.euid != 0) || pid_max_can_be_set(host, namespaces)
+}
+
+/// `kernel.pid_max` of the new PID namespace belongs to uid 0 of its user namespace.
+pub(super) fn pid_max_can_be_set(host: &HostSupport, namespaces: &Namespaces) -> bool {
+    host.pid_max_is_namespaced() && host.fresh_proc && (namespaces.user.is_none() || host.euid == 0)
+}
+
+/// Gaps of Landlock alone.
+pub(super) fn with_landlock_alone(policy: &EffectivePolicy, host: &HostSupport, ops: &[MountOp]) -> Vec<Gap> {
+    let writes = policy.mode != SandboxMode::ReadOnly;
+    let masks = ops.iter().any(|op| matches!(op.kind, MountKind::MaskDirectory { .. } | MountKind::MaskFile));
+    let mut gaps = Vec::new();
+    add(&mut gaps, Gap::Metadata, writes);
+    add(&mut gaps, Gap::ProtectedPaths, writes);
+    add(&mut gaps, Gap::DenyRead, masks);
+    add(&mut gaps, Gap::NetworkIsolation, policy.network.mode != NetworkMode::Full);
+    add(&mut gaps, Gap::UnixSockets, host.landlock_abi < 9);
+    gaps.push(Gap::ProcessIsolation);
+    add(&mut gaps, Gap::Truncate, host.landlock_abi < 3);
+    add(&mut gaps, Gap::Ioctl, host.landlock_abi < 5);
+    add(&mut gaps, Gap::Limits, policy.limits.processes.is_some() || policy.limits.memory.is_some());
+    gaps
+}
+
+fn add(gaps: &mut Vec<Gap>, gap: Gap, missing: bool) {
+    if missing {
+        gaps.push(gap);
+    }
+}

@@ -1,0 +1,66 @@
+//! The Landlock half of a plan: the same writes a second time, and what mounts cannot say.
+
+use std::path::{Path, PathBuf};
+
+use super::data::{LandlockGrant, LandlockPlan, LandlockRule, MountOp};
+use super::mounts::writable_paths;
+use crate::host::HostSupport;
+use crate::policy::{EffectivePolicy, NetworkMode, PathAccess};
+
+/// Newest ABI whose rights are all handled; the crate knows as many.
+const NEWEST_ABI: i32 = 10;
+
+/// Device nodes that every command may use.
+const DEVICES: [&str; 7] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx"];
+
+/// Within a mount namespace: writing where the mounts let it, reading everywhere.
+pub(super) fn beside_mounts(
+    policy: &EffectivePolicy,
+    host: &HostSupport,
+    ops: &[MountOp],
+    own_network: bool,
+) -> Option<LandlockPlan> {
+    let mut grants = base_grants(true);
+    grants.extend(writable_paths(ops).map(|path| rule(path, LandlockGrant::ReadWrite, false)));
+    finish(policy, host, grants, own_network)
+}
+
+/// Without one: Landlock alone, on the host's own tree.
+pub(super) fn alone(policy: &EffectivePolicy, host: &HostSupport, tmp: Option<&Path>) -> Option<LandlockPlan> {
+    let mut grants = base_grants(false);
+    let writable = policy.rules.iter().filter(|r| r.access == PathAccess::Write && policy.decide(&r.path).writable);
+    grants.extend(writable.map(|r| rule(&r.path, LandlockGrant::ReadWrite, r.optional)));
+    grants.extend(tmp.map(|path| rule(path, LandlockGrant::ReadWrite, false)));
+    finish(policy, host, grants, false)
+}
+
+fn base_grants(private_dev: bool) -> Vec<LandlockRule> {
+    let mut grants = vec![rule(Path::new("/"), LandlockGrant::Read, false)];
+    grants.extend(DEVICES.iter().map(|path| rule(Path::new(path), LandlockGrant::Device, true)));
+    if private_dev {
+        // Without a devpts of its own the command would get at the caller's other terminals.
+        grants.push(rule(Path::new("/dev/pts"), LandlockGrant::Device, true));
+    }
+    grants
+}
+
+fn finish(
+    policy: &EffectivePolicy,
+    host: &HostSupport,
+    grants: Vec<LandlockRule>,
+    own_network: bool,
+) -> Option<LandlockPlan> {
+    (host.landlock_abi > 0).then(|| LandlockPlan {
+        abi: host.landlock_abi.min(NEWEST_ABI),
+        grants,
+        refuse_tcp: host.landlock_abi >= 4 && !own_network && policy.network.mode != NetworkMode::Full,
+        scope_signals: host.landlock_abi >= 6,
+        scope_abstract_sockets: host.landlock_abi >= 6,
+        audit: false,
+    })
+}
+
+fn rule(path: impl Into<PathBuf>, grant: LandlockGrant, optional: bool) -> LandlockRule {
+    LandlockRule { path: path.into(), grant, optional }
+}

@@ -1,0 +1,24 @@
+//! From a policy and a host to a plan: what will be built, what it enforces, and which promises it cannot keep.
+//!
+//! Everything here is a pure function of its input. Nothing is started, opened or probed.
+
+#![forbid(unsafe_code)]
+
+mod data;
+mod error;
+mod gaps;
+mod landlock;
+mod mounts;
+mod planner;
+mod seccomp;
+mod world;
+
+pub use data::{
+    Backend, Fault, IdMap, Instruction, LandlockGrant, LandlockPlan, LandlockRule, MountKind, MountOp, MountPlan,
+    Namespaces, PrivateSource, Rlimit, SandboxPlan,
+};
+pub use error::PlanError;
+pub use planner::{BackendChoice, PlanInput, Planned, plan};
+pub(crate) use seccomp::to_program;
+pub use seccomp::{RuleSet, SeccompError, compile, shipped_rules};
+pub use world::{HostWorld, PathKind, World};

@@ -1,0 +1,134 @@
+//! Path rules lowered to mount operations.
+
+use std::path::{Path, PathBuf};
+
+use super::data::{MountKind, MountOp, PrivateSource};
+use super::world::{PathKind, World};
+use crate::policy::{Decision, EffectivePolicy};
+
+/// Size of the private directories when the policy names none.
+const DEFAULT_TMP_SIZE: u64 = 2 << 30;
+
+/// How a subtree appears; two neighbours that appear the same need no mount between them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    Masked,
+    ReadOnly,
+    Writable,
+    Private,
+}
+
+impl From<Decision<'_>> for Look {
+    fn from(decision: Decision<'_>) -> Self {
+        match (decision.readable, decision.writable, decision.private) {
+            (false, _, _) => Self::Masked,
+            (true, true, true) => Self::Private,
+            (true, true, false) => Self::Writable,
+            (true, false, _) => Self::ReadOnly,
+        }
+    }
+}
+
+/// Lowers the policy to operations, parents before children.
+///
+/// One pass over the rules in path order, with the operations above the current path on a stack, so that tens of
+/// thousands of rules cost one decision each.
+pub(super) fn lower(policy: &EffectivePolicy, world: &dyn World, session_tmp: Option<&Path>) -> Vec<MountOp> {
+    let mut builder =
+        Builder { world, session_tmp, tmp_size: policy.limits.tmp_size, ops: Vec::new(), above: Vec::new() };
+    let mut points: Vec<(&Path, Point)> = policy.rules.iter().map(|rule| (rule.path.as_path(), Point::Rule)).collect();
+    points.extend(policy.pinned.iter().map(|path| (path.as_path(), Point::Pin)));
+    let sockets = world.host_sockets();
+    points.extend(sockets.iter().map(|path| (path.as_path(), Point::Socket)));
+    points.sort_unstable();
+    points.dedup_by_key(|(path, _)| *path);
+    for (path, point) in points {
+        builder.visit(path, point, policy.decide(path).into());
+    }
+    builder.ops
+}
+
+/// Why a path is looked at. When several reasons meet at one path, the first in this order is kept.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Point {
+    Rule,
+    Pin,
+    Socket,
+}
+
+struct Builder<'a> {
+    world: &'a dyn World,
+    session_tmp: Option<&'a Path>,
+    tmp_size: Option<u64>,
+    ops: Vec<MountOp>,
+    /// Indices of the operations whose paths contain the current one, outermost first.
+    above: Vec<usize>,
+}
+
+impl Builder<'_> {
+    fn visit(&mut self, path: &Path, point: Point, look: Look) {
+        while self.above.last().is_some_and(|&index| !path.starts_with(&self.ops[index].path)) {
+            self.above.pop();
+        }
+        let around = self.above.last().map_or(Look::ReadOnly, |&index| look_of(&self.ops[index].kind));
+        let Some(kind) = self.kind_at(path, point, look, around) else { return };
+        let make_target = self.prepare_parent(path);
+        self.above.push(self.ops.len());
+        self.ops.push(MountOp { path: path.to_path_buf(), kind, make_target });
+    }
+
+    fn kind_at(&self, path: &Path, point: Point, look: Look, around: Look) -> Option<MountKind> {
+        let stands = self.world.kind(path);
+        if point == Point::Socket {
+            // Beneath a mask or a private directory the host's sockets are out of sight already.
+            return matches!(around, Look::ReadOnly | Look::Writable).then_some(MountKind::MaskFile);
+        }
+        if look == around && (point == Point::Rule || look != Look::Writable) {
+            return None;
+        }
+        match (look, stands) {
+            (Look::Private, _) => Some(MountKind::Private(self.private_source(path))),
+            (_, PathKind::Missing) => None,
+            // What is masked or private above hides the host's content already.
+            (Look::Masked, _) if around == Look::Private => None,
+            (Look::Masked, PathKind::Directory) => Some(MountKind::MaskDirectory { populated: false }),
+            (Look::Masked, PathKind::Other) => Some(MountKind::MaskFile),
+            (Look::ReadOnly, _) => Some(MountKind::ReadOnly),
+            (Look::Writable, _) => Some(MountKind::Writable),
+        }
+    }
+
+    fn private_source(&self, path: &Path) -> PrivateSource {
+        match self.session_tmp {
+            Some(directory) if path == Path::new("/tmp") => PrivateSource::Directory(directory.to_path_buf()),
+            _ => PrivateSource::Memory { size: self.tmp_size.unwrap_or(DEFAULT_TMP_SIZE) },
+        }
+    }
+
+    /// Whether the mount point has to be made, because what stands above it is a directory of ours.
+    fn prepare_parent(&mut self, path: &Path) -> bool {
+        let Some(&index) = self.above.last() else { return path.starts_with("/dev") };
+        match &mut self.ops[index].kind {
+            MountKind::MaskDirectory { populated } => {
+                *populated = true;
+                true
+            }
+            MountKind::Private(_) => true,
+            MountKind::Writable | MountKind::ReadOnly | MountKind::MaskFile => false,
+        }
+    }
+}
+
+fn look_of(kind: &MountKind) -> Look {
+    match kind {
+        MountKind::Writable => Look::Writable,
+        MountKind::ReadOnly => Look::ReadOnly,
+        MountKind::MaskDirectory { .. } | MountKind::MaskFile => Look::Masked,
+        MountKind::Private(_) => Look::Private,
+    }
+}
+
+/// Paths that the operations make writable.
+pub(super) fn writable_paths(ops: &[MountOp]) -> impl Iterator<Item = &PathBuf> {
+    ops.iter().filter(|op| matches!(op.kind, MountKind::Writable | MountKind::Private(_))).map(|op| &op.path)
+}

@@ -1,0 +1,210 @@
+//! The planner.
+
+use std::path::PathBuf;
+
+use super::data::{Backend, IdMap, Instruction, MountPlan, Namespaces, Rlimit, SandboxPlan};
+use super::seccomp::{RuleSet, compile, shipped_rules};
+use super::world::World;
+use super::{PlanError, gaps, landlock, mounts};
+use crate::executor::{Enforcement, Gap};
+use crate::host::{HostSupport, NamespaceRoute};
+use crate::policy::{EffectivePolicy, NetworkMode, SandboxMode, SyscallRule};
+
+/// Which backend to use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum BackendChoice {
+    /// The strongest that the host has.
+    #[default]
+    Auto,
+    /// Namespaces or nothing.
+    Namespaces,
+    /// Landlock and seccomp alone, even where namespaces can be had.
+    Landlock,
+}
+
+/// Everything a plan depends on.
+pub struct PlanInput<'a> {
+    /// The policy of the call.
+    pub policy: &'a EffectivePolicy,
+    /// The host.
+    pub host: &'a HostSupport,
+    /// Facts about paths.
+    pub world: &'a dyn World,
+    /// Backend choice.
+    pub backend: BackendChoice,
+    /// Refuse anything less than full enforcement.
+    pub require_full: bool,
+    /// The session's directory that stands in for `/tmp`; `None` gives memory where mounts are possible.
+    pub session_tmp: Option<PathBuf>,
+}
+
+/// A plan and what it is worth.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What the launcher will build.
+    pub plan: SandboxPlan,
+    /// What it enforces.
+    pub enforcement: Enforcement,
+    /// Promises it cannot keep.
+    pub gaps: Vec<Gap>,
+    /// Directory that the command must use for temporary files (`TMPDIR`), where `/tmp` cannot be its own.
+    pub tmpdir: Option<PathBuf>,
+    /// The calls its filters refuse, for whoever has to explain a refusal.
+    pub refused_calls: Vec<SyscallRule>,
+}
+
+/// Makes the plan of one call.
+///
+/// # Errors
+/// When the mode cannot be kept here, or not as fully as required.
+pub fn plan(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
+    if input.policy.mode == SandboxMode::DangerFullAccess {
+        return Ok(unconfined());
+    }
+    if !input.host.seccomp {
+        return Err(PlanError::NoSeccomp);
+    }
+    let planned = match (input.backend, input.host.namespaces) {
+        (BackendChoice::Landlock, _) => with_landlock_alone(input)?,
+        (_, NamespaceRoute::Privileged | NamespaceRoute::UserNamespace) => with_namespaces(input)?,
+        (BackendChoice::Namespaces, NamespaceRoute::Refused) => {
+            let refusals = input.host.refusals.clone();
+            return Err(PlanError::BackendUnavailable { wanted: "namespaces", refusals });
+        }
+        (BackendChoice::Auto, NamespaceRoute::Refused) => with_landlock_alone(input)?,
+    };
+    if input.require_full && planned.enforcement != Enforcement::Full {
+        return Err(PlanError::RequireFull { gaps: planned.gaps, refusals: input.host.refusals.clone() });
+    }
+    Ok(planned)
+}
+
+fn unconfined() -> Planned {
+    Planned {
+        plan: SandboxPlan {
+            backend: Backend::Unconfined,
+            namespaces: None,
+            mounts: None,
+            pid_max: None,
+            landlock: None,
+            filters: Vec::new(),
+            trace: None,
+            drop_capabilities: false,
+            rlimits: Vec::new(),
+            fault: None,
+        },
+        enforcement: Enforcement::None,
+        gaps: Vec::new(),
+        tmpdir: None,
+        refused_calls: Vec::new(),
+    }
+}
+
+fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
+    let (policy, host) = (input.policy, input.host);
+    let wants_network = policy.network.mode != NetworkMode::Full;
+    let namespaces = Namespaces {
+        user: (host.namespaces == NamespaceRoute::UserNamespace).then_some(IdMap { uid: host.euid, gid: host.egid }),
+        network: wants_network && host.network_namespace,
+    };
+    if policy.network.mode == NetworkMode::Allowlist && !namespaces.network {
+        return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });
+    }
+    let ops = mounts::lower(policy, input.world, input.session_tmp.as_deref());
+    let (filters, refused_calls) = filters(policy, host, &[RuleSet::Base], wants_network && !namespaces.network)?;
+    let gaps = gaps::with_namespaces(policy, host, &namespaces);
+    let landlock = landlock::beside_mounts(policy, host, &ops, namespaces.network);
+    let mut rlimits = common_rlimits(policy);
+    if let (Some(processes), Some(_)) = (policy.limits.processes, namespaces.user) {
+        rlimits.push(Rlimit { resource: libc::RLIMIT_NPROC, value: processes });
+    }
+    let pid_max = policy.limits.processes.filter(|_| gaps::pid_max_can_be_set(host, &namespaces));
+    Ok(Planned {
+        plan: SandboxPlan {
+            backend: Backend::Namespaces,
+            namespaces: Some(namespaces),
+            mounts: Some(MountPlan { ops, fresh_proc: host.fresh_proc, private_dev: true }),
+            pid_max: pid_max.and_then(|n| u32::try_from(n + gaps::RESERVED_PIDS).ok()).map(|n| n.min(PID_MAX_LIMIT)),
+            landlock,
+            filters,
+            trace: None,
+            drop_capabilities: true,
+            rlimits,
+            fault: None,
+        },
+        enforcement: enforcement(&gaps),
+        gaps,
+        tmpdir: None,
+        refused_calls,
+    })
+}
+
+fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
+    let (policy, host) = (input.policy, input.host);
+    if host.landlock_abi == 0 {
+        return Err(PlanError::NothingConfines { refusals: host.refusals.clone() });
+    }
+    if policy.network.mode == NetworkMode::Allowlist {
+        return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });
+    }
+    let mut sets = vec![RuleSet::Base, RuleSet::Processes];
+    if policy.mode == SandboxMode::ReadOnly {
+        sets.push(RuleSet::Metadata);
+    }
+    let (filters, refused_calls) = filters(policy, host, &sets, policy.network.mode == NetworkMode::Off)?;
+    let ops = mounts::lower(policy, input.world, None);
+    let gaps = gaps::with_landlock_alone(policy, host, &ops);
+    Ok(Planned {
+        plan: SandboxPlan {
+            backend: Backend::Landlock,
+            namespaces: None,
+            mounts: None,
+            pid_max: None,
+            landlock: landlock::alone(policy, host, input.session_tmp.as_deref()),
+            filters,
+            trace: None,
+            drop_capabilities: true,
+            rlimits: common_rlimits(policy),
+            fault: None,
+        },
+        enforcement: enforcement(&gaps),
+        gaps,
+        tmpdir: input.session_tmp.clone(),
+        refused_calls,
+    })
+}
+
+/// 4 Mi, the kernel's PID_MAX_LIMIT on 64-bit.
+const PID_MAX_LIMIT: u32 = 4 << 20;
+
+type Filters = (Vec<Vec<Instruction>>, Vec<SyscallRule>);
+
+fn filters(
+    policy: &EffectivePolicy,
+    host: &HostSupport,
+    sets: &[RuleSet],
+    without_inet: bool,
+) -> Result<Filters, PlanError> {
+    let mut sets = sets.to_vec();
+    if host.euid == 0 {
+        sets.push(RuleSet::Root);
+    }
+    if without_inet {
+        sets.push(RuleSet::NoInet);
+    }
+    let mut rules = shipped_rules(&sets)?;
+    rules.extend(policy.seccomp.iter().cloned());
+    Ok((compile(&rules)?, rules))
+}
+
+fn common_rlimits(policy: &EffectivePolicy) -> Vec<Rlimit> {
+    let limits = &policy.limits;
+    let optional = [(libc::RLIMIT_NOFILE, limits.open_files), (libc::RLIMIT_FSIZE, limits.file_size)];
+    let set = optional.into_iter().filter_map(|(resource, value)| Some(Rlimit { resource, value: value? }));
+    // A core file would be written by the kernel, outside every rule about paths.
+    std::iter::once(Rlimit { resource: libc::RLIMIT_CORE, value: 0 }).chain(set).collect()
+}
+
+fn enforcement(gaps: &[Gap]) -> Enforcement {
+    if gaps.is_empty() { Enforcement::Full } else { Enforcement::Partial }
+}
