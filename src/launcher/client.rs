@@ -215,7 +215,7 @@ impl RunChannel {
     fn new(socket: OwnedFd) -> Result<Self, LauncherError> {
         let nonblocking = fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
         nonblocking.map_err(|errno| LauncherError::Socket(errno.into()))?;
-        Ok(Self { run: 0, socket: AsyncFd::register(socket).map_err(LauncherError::Socket)? })
+        Ok(Self { run: 0, socket: AsyncFd::register(socket).map_err(|error| LauncherError::Socket(error.into()))? })
     }
 
     /// Number of the run, for [`LauncherClient::kill`].
