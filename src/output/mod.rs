@@ -10,8 +10,8 @@ mod spill;
 mod sweep;
 mod tail;
 
+pub(crate) use capture::Capture;
 pub use capture::StreamCapture;
-pub(crate) use capture::{Capture, Fresh};
 pub(crate) use pump::{pump, readable_end};
 pub(crate) use spill::SpillStore;
 pub use spill::{SPILL_CAP, SPILL_PREFIX};
