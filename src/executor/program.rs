@@ -43,7 +43,8 @@ pub(crate) fn find_shell(configured: Option<&Path>, path: Option<&OsStr>) -> Res
 /// Finds a program as `execvp` would: a name with a slash from `workdir`, any other on `path`.
 pub(crate) fn find_program(program: &OsStr, path: Option<&OsStr>, workdir: &Path) -> Result<PathBuf, ExecError> {
     let name = || program.to_string_lossy().into_owned();
-    let candidates: Vec<PathBuf> = if program.as_bytes().contains(&b'/') {
+    let named = program.as_bytes().contains(&b'/');
+    let candidates: Vec<PathBuf> = if named {
         vec![workdir.join(program)]
     } else {
         let path = path.map_or_else(|| OsString::from(DEFAULT_PATH), OsStr::to_os_string);
@@ -54,7 +55,9 @@ pub(crate) fn find_program(program: &OsStr, path: Option<&OsStr>, workdir: &Path
         match executable(&candidate) {
             Ok(()) => return Ok(candidate),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {}
-            Err(error) => refused = refused.or(Some(error)),
+            // On PATH, as in bash, only a file counts: not a directory of that name, nor a place that may not be entered.
+            Err(error) if named || candidate.is_file() => refused = refused.or(Some(error)),
+            Err(_) => {}
         }
     }
     Err(match refused {
@@ -95,7 +98,8 @@ mod tests {
         assert_eq!(find("tool").unwrap(), dir.join("b/tool"));
         assert_eq!(find("./b/tool").unwrap(), dir.join("./b/tool"));
         assert!(matches!(find("plain"), Err(ExecError::NotExecutable { .. })));
-        assert!(matches!(find("folder"), Err(ExecError::NotExecutable { .. })));
+        assert!(matches!(find("folder"), Err(ExecError::NotFound { .. })));
+        assert!(matches!(find("a/folder"), Err(ExecError::NotExecutable { .. })));
         assert!(matches!(find("a/plain/x"), Err(ExecError::NotFound { .. })));
         assert!(matches!(find("missing"), Err(ExecError::NotFound { .. })));
         assert!(find_program(OsStr::new("sh"), None, dir).is_ok());

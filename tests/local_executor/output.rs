@@ -1,7 +1,7 @@
 //! Bounded memory and spill files.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -124,6 +124,6 @@ async fn owner_alone() {
     let root = PathBuf::from(std::env::var_os("SPILL_ROOT").unwrap());
     let executor = LocalExecutor::new(LocalConfig { spill_root: root, ..LocalConfig::default() }).unwrap();
     let path = shell(&executor, "seq 100000").await.stdout.spill_path.unwrap();
-    println!("spilled {}", path.display());
+    writeln!(std::io::stdout(), "spilled {}", path.display()).unwrap();
     std::future::pending::<()>().await;
 }
