@@ -1,9 +1,12 @@
 //! stockade runs the shell commands of AI agents on Linux, confined by a mode, and says what it refused.
 
 pub mod denial;
+pub mod environment;
 pub mod executor;
 pub mod host;
 mod kernel;
 pub mod launcher;
+pub mod local;
+pub mod output;
 pub mod plan;
 pub mod policy;

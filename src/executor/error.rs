@@ -14,6 +14,16 @@ pub enum ExecError {
         /// Which part.
         what: String,
     },
+    /// One argument is longer than the kernel passes to a program.
+    #[error("{what} has {bytes} bytes, and the kernel passes {limit} at most: put it in a file, or on standard input")]
+    TooLong {
+        /// Which part.
+        what: String,
+        /// How long it is.
+        bytes: usize,
+        /// How long it may be.
+        limit: usize,
+    },
     /// The workdir cannot be used.
     #[error("workdir {path} cannot be used: {source}; give an existing directory that you may enter")]
     Workdir {

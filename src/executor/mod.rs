@@ -3,7 +3,16 @@
 //! Two implementations come with the crate: [`crate::local::LocalExecutor`], which confines nothing, and
 //! [`crate::sandboxed::SandboxedExecutor`]. A remote one fits the same trait.
 
+pub(crate) mod child;
+pub(crate) mod defaults;
+pub(crate) mod engine;
 mod error;
+mod guard;
+mod process;
+pub(crate) mod program;
+mod reading;
+mod registry;
+mod stop;
 mod types;
 
 use std::future::Future;

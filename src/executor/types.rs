@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::denial::{Denial, Grant};
+pub use crate::output::StreamCapture;
 use crate::policy::SandboxMode;
 
 /// What to run.
@@ -128,21 +129,6 @@ pub struct ExecSpec {
     pub policy: Option<CallPolicy>,
     /// Owner token.
     pub owner: Option<String>,
-}
-
-/// One captured stream.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StreamCapture {
-    /// The kept tail, decoded; invalid bytes appear as U+FFFD.
-    pub text: String,
-    /// Bytes the command wrote in all.
-    pub bytes: u64,
-    /// True when `text` is not everything.
-    pub truncated: bool,
-    /// The complete stream on disk, when it was truncated and the file is complete.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub spill_path: Option<PathBuf>,
 }
 
 /// How much of what the mode promises is in place.

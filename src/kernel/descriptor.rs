@@ -3,6 +3,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
+use tokio::io::unix::AsyncFd;
 
 /// Takes ownership of a descriptor that the kernel handed to this process as a number: standard input of a process that
 /// has just started, or one received by `SCM_RIGHTS`.
@@ -40,4 +41,17 @@ fn close_span(first: u32, last: u32) -> Result<(), Errno> {
     // SAFETY: the caller has just started and owns no descriptor in the span, so no owner is left dangling.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     Errno::result(result).map(drop)
+}
+
+/// Registers a descriptor with the running tokio reactor.
+///
+/// # Errors
+/// When the reactor cannot take another descriptor.
+///
+/// # Panics
+/// Outside a tokio runtime with I/O enabled, as every tokio resource does.
+pub(crate) fn watch(fd: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd keeps the same open descriptor for as long as it is registered.
+    let registered = unsafe { AsyncFd::register(fd) };
+    registered.map_err(Into::into)
 }

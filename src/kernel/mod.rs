@@ -14,7 +14,7 @@ mod process;
 mod seccomp;
 
 pub(crate) use clone::{Cloned, clone_process};
-pub(crate) use descriptor::{adopt, close_all_but, close_on_exec_from};
+pub(crate) use descriptor::{adopt, close_all_but, close_on_exec_from, watch};
 pub(crate) use keyring::join_fresh_session_keyring;
 pub(crate) use landlock::landlock_abi;
 pub(crate) use loopback::bring_loopback_up;

@@ -14,6 +14,7 @@ use tokio::io::unix::AsyncFd;
 use super::protocol::{Call, Control, Event, Request};
 use super::server::{LAUNCHER_ARGUMENT, can_reexecute};
 use super::wire::{self, WireError};
+use crate::kernel;
 use crate::plan::SandboxPlan;
 
 /// Where the launcher's executable is.
@@ -215,7 +216,7 @@ impl RunChannel {
     fn new(socket: OwnedFd) -> Result<Self, LauncherError> {
         let nonblocking = fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
         nonblocking.map_err(|errno| LauncherError::Socket(errno.into()))?;
-        Ok(Self { run: 0, socket: AsyncFd::register(socket).map_err(|error| LauncherError::Socket(error.into()))? })
+        Ok(Self { run: 0, socket: kernel::watch(socket).map_err(LauncherError::Socket)? })
     }
 
     /// Number of the run, for [`LauncherClient::kill`].
