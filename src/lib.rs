@@ -10,3 +10,4 @@ pub mod local;
 pub mod output;
 pub mod plan;
 pub mod policy;
+pub mod sandboxed;

@@ -149,7 +149,7 @@ fn enter_workdir(workdir: &CStr) -> Result<(), StepError> {
 
 /// Executes the program, looked up as `execvp(3)` does: on the command's own PATH, remembering a refusal over an absence.
 fn execute(call: &Call) -> Result<Infallible, StepError> {
-    let name = call.arguments.first().ok_or(Errno::EINVAL)?;
+    let name = &call.program;
     if name.to_bytes().contains(&b'/') {
         return execute_at(name, call).at(path_of(name));
     }

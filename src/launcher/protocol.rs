@@ -45,7 +45,9 @@ pub(crate) enum Request {
 /// The per-call part of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Call {
-    /// Arguments, the program's own name first. It is looked up on the PATH of `environment` when it has no slash.
+    /// The program, looked up on the PATH of `environment` when it has no slash.
+    pub(crate) program: CString,
+    /// Arguments, the name that the program sees itself under first.
     pub(crate) arguments: Vec<CString>,
     /// `NAME=VALUE` entries.
     pub(crate) environment: Vec<CString>,

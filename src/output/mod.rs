@@ -14,6 +14,7 @@ pub(crate) use capture::Capture;
 pub use capture::StreamCapture;
 pub(crate) use pump::{pump, readable_end};
 pub(crate) use spill::SpillStore;
+pub(crate) use sweep::{OwnedDir, sweep};
 pub use spill::{SPILL_CAP, SPILL_PREFIX};
 
 /// Bytes of each stream that stay in memory unless configured otherwise.

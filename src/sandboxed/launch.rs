@@ -1,0 +1,230 @@
+//! Starting one command: effective policy, plan, environment, launcher, first event.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use tokio::time::Instant;
+
+use super::SandboxedExecutor;
+use super::child::SandboxChild;
+use super::host_state::unavailable;
+use super::report::RunContext;
+use crate::environment::Variables;
+use crate::executor::defaults::check_workdir;
+use crate::executor::engine::Launched;
+use crate::executor::program::{SHELL_NAME, shell_arguments};
+use crate::executor::{CommandLine, ExecError, ExecSpec, Stdin};
+use crate::host::{HostSupport, NamespaceRoute};
+use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage};
+use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, Planned, plan};
+use crate::policy::EffectivePolicy;
+
+/// How long building a sandbox may take before it is given up. Generous: a loaded machine is not a broken one.
+const BUILD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Pipes of one command: the ends it gets, and ours.
+struct Pipes {
+    child: [OwnedFd; 3],
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+impl SandboxedExecutor {
+    /// Starts a command and returns when its program is executing.
+    pub(super) async fn launch(&self, spec: &ExecSpec) -> Result<(Launched<SandboxChild>, RunContext), ExecError> {
+        let pipes = Pipes::make(spec)?;
+        let began = Instant::now();
+        let (child, context) = self.launch_with([&pipes.child[0], &pipes.child[1], &pipes.child[2]], spec).await?;
+        drop(pipes.child);
+        Ok((Launched { child, stdout: pipes.stdout, stderr: pipes.stderr, stdin: pipes.stdin, began }, context))
+    }
+
+    /// Starts a command on the given descriptors.
+    pub(super) async fn launch_with(
+        &self,
+        stdio: [&OwnedFd; 3],
+        spec: &ExecSpec,
+    ) -> Result<(SandboxChild, RunContext), ExecError> {
+        check_workdir(&spec.workdir)?;
+        let call = spec.policy.clone().unwrap_or_else(|| self.config.policy.standing());
+        let policy = Arc::new(self.config.policy.effective(&call)?);
+        // Each refusal that teaches something weakens the host by one step, so this ends.
+        loop {
+            let support = self.host.support();
+            let context = self.plan(&policy, &support, call.session.as_deref())?;
+            match self.attempt(&context, stdio, spec).await? {
+                Ok(child) => return Ok((child, context)),
+                Err(failure) if self.host.learn(&support, &failure) => {}
+                Err(failure) => return Err(explain(failure, spec)),
+            }
+        }
+    }
+
+    fn plan(
+        &self,
+        policy: &Arc<EffectivePolicy>,
+        host: &HostSupport,
+        session: Option<&str>,
+    ) -> Result<RunContext, ExecError> {
+        let mounts = host.namespaces != NamespaceRoute::Refused && self.config.backend != BackendChoice::Landlock;
+        let wants_directory = policy.mode.confines() && (session.is_some() || !mounts);
+        let tmp = if wants_directory {
+            let made = self.sessions.tmp(session);
+            Some(made.map_err(|error| ExecError::io("making the session's private /tmp", error))?)
+        } else {
+            None
+        };
+        let input = PlanInput {
+            policy,
+            host,
+            world: &HostWorld,
+            backend: self.config.backend,
+            require_full: self.config.require_full,
+            session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
+        };
+        let mut planned =
+            plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
+        planned.plan.fault = self.config.fault;
+        Ok(RunContext { policy: Arc::clone(policy), planned, _tmp: tmp })
+    }
+
+    /// One attempt to start; the inner failure is the sandbox's own.
+    async fn attempt(
+        &self,
+        context: &RunContext,
+        stdio: [&OwnedFd; 3],
+        spec: &ExecSpec,
+    ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
+        let call = self.call(&context.planned, spec)?;
+        let mut launcher = self.host.launcher()?;
+        let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
+            Ok(channel) => channel,
+            Err(error) => {
+                // It died since the last call, by whatever hand; one fresh launcher is worth a try.
+                tracing::warn!(%error, "starting another launcher");
+                self.host.discard(&launcher);
+                launcher = self.host.launcher()?;
+                launcher.spawn(&context.planned.plan, call, stdio).map_err(unavailable)?
+            }
+        };
+        match tokio::time::timeout(BUILD_PATIENCE, first_word(&channel)).await {
+            Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher))),
+            Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
+            Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxLost { reason }),
+            Err(_) => {
+                if let Err(error) = launcher.kill(channel.run()) {
+                    tracing::debug!(%error, "the launcher is gone");
+                }
+                let reason = format!("the sandbox was not ready after {} s", BUILD_PATIENCE.as_secs());
+                Err(ExecError::SandboxUnavailable { reason })
+            }
+        }
+    }
+
+    fn call(&self, planned: &Planned, spec: &ExecSpec) -> Result<Call, ExecError> {
+        let (program, arguments): (OsString, Vec<OsString>) = match &spec.command {
+            CommandLine::Shell(command) => {
+                let shell = self.shell.clone().map_err(|searched| ExecError::NoShell { searched })?;
+                (shell.into_os_string(), shell_arguments(command).map(OsString::from).to_vec())
+            }
+            CommandLine::Program(argv) => {
+                let (program, arguments) = argv.split_first().ok_or(ExecError::EmptyCommand)?;
+                (program.clone(), arguments.to_vec())
+            }
+        };
+        let name = match &spec.command {
+            CommandLine::Shell(_) => OsString::from(SHELL_NAME),
+            CommandLine::Program(_) => program.clone(),
+        };
+        let argv = std::iter::once(name).chain(arguments).map(|argument| c_string(&argument, "an argument"));
+        let environment = self.environment_of(planned, spec);
+        let entries = environment.iter().map(|(name, value)| {
+            let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            c_string(OsStr::from_bytes(&entry), "the environment")
+        });
+        Ok(Call {
+            program: c_string(&program, "the program")?,
+            arguments: argv.collect::<Result<_, _>>()?,
+            environment: entries.collect::<Result<_, _>>()?,
+            workdir: c_string(spec.workdir.as_os_str(), "the workdir")?,
+        })
+    }
+
+    fn environment_of(&self, planned: &Planned, spec: &ExecSpec) -> Variables {
+        let mut environment = self.environment.clone();
+        if planned.plan.backend != Backend::Unconfined {
+            // These lead to places of the host that are not there inside.
+            for name in ["TMPDIR", "TMP", "TEMP", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"] {
+                environment.remove(OsStr::new(name));
+            }
+        }
+        if let Some(tmpdir) = &planned.tmpdir {
+            environment.insert("TMPDIR".into(), tmpdir.into());
+        }
+        environment.extend(spec.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        environment.extend(spec.managed_env.iter().map(|(name, value)| (name.into(), value.into())));
+        environment
+    }
+}
+
+impl Pipes {
+    fn make(spec: &ExecSpec) -> Result<Self, ExecError> {
+        let pipe = || std::io::pipe().map_err(|source| ExecError::io("making a pipe for the command", source));
+        let ((stdout, child_stdout), (stderr, child_stderr)) = (pipe()?, pipe()?);
+        let (child_stdin, stdin) = match spec.stdin {
+            Stdin::Empty => {
+                let null = File::open("/dev/null").map_err(|source| ExecError::io("opening /dev/null", source))?;
+                (OwnedFd::from(null), None)
+            }
+            Stdin::Bytes(_) => {
+                let (reader, writer) = pipe()?;
+                (OwnedFd::from(reader), Some(OwnedFd::from(writer)))
+            }
+        };
+        let child = [child_stdin, child_stdout.into(), child_stderr.into()];
+        Ok(Self { child, stdin, stdout: stdout.into(), stderr: stderr.into() })
+    }
+}
+
+enum Lost {
+    Setup(SetupFailure),
+    Gone(String),
+}
+
+/// Waits until the program is executing.
+async fn first_word(channel: &RunChannel) -> Result<(), Lost> {
+    loop {
+        match channel.next().await {
+            Ok((Event::Started, _)) => return Ok(()),
+            Ok((Event::Failed(failure), _)) => return Err(Lost::Setup(failure)),
+            Ok((Event::Listener | Event::Exited(_), _)) => {}
+            Err(error) => return Err(Lost::Gone(format!("it ended while being built: {error}"))),
+        }
+    }
+}
+
+/// Failures that are the request's own have errors of their own.
+fn explain(failure: SetupFailure, spec: &ExecSpec) -> ExecError {
+    let source = || std::io::Error::from_raw_os_error(failure.errno);
+    let program = || match &spec.command {
+        CommandLine::Program(argv) => argv.first().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+        CommandLine::Shell(_) => SHELL_NAME.to_owned(),
+    };
+    match (failure.stage, Errno::from_raw(failure.errno)) {
+        (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR) => ExecError::NotFound { program: program() },
+        (Stage::Exec, Errno::E2BIG) => ExecError::Setup(failure),
+        (Stage::Exec, _) => ExecError::NotExecutable { program: program(), source: source() },
+        (Stage::Workdir, _) => ExecError::Workdir { path: spec.workdir.clone(), source: source() },
+        _ => ExecError::Setup(failure),
+    }
+}
+
+fn c_string(text: &OsStr, what: &str) -> Result<CString, ExecError> {
+    CString::new(text.as_bytes()).map_err(|_| ExecError::NulByte { what: what.to_owned() })
+}
