@@ -1,5 +1,10 @@
 //! The `stockade` command.
 
+#![forbid(unsafe_code)]
+
+mod cli;
+
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    stockade::launcher::enter();
+    cli::main()
 }

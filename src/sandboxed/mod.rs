@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attached;
 mod child;
 mod config;
 mod host_state;
@@ -11,6 +12,7 @@ mod sessions;
 
 use std::sync::Arc;
 
+pub use attached::Attachment;
 pub use config::{PolicySource, SandboxedConfig};
 
 use crate::environment::Variables;

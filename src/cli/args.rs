@@ -1,0 +1,160 @@
+//! What can be asked of the command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use stockade::policy::{NetworkMode, SandboxMode};
+
+/// Runs commands confined: what a mode forbids the kernel refuses, and every refusal is reported as a fact.
+#[derive(Debug, Parser)]
+#[command(name = "stockade", version, propagate_version = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one program confined, standard input and output passed through
+    Run(RunArgs),
+}
+
+/// Options that every command about a policy takes.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PolicyArgs {
+    /// What the command may do: read-only, workspace-write or danger-full-access [default: read-only]
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub(crate) mode: Option<SandboxMode>,
+    /// Root that workspace-write may write under [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workspace: Option<PathBuf>,
+    /// Where the command starts [default: the workspace]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) workdir: Option<PathBuf>,
+    /// Policy file, or the name of a shipped one [default: the shipped policy of the mode]
+    #[arg(long, value_name = "FILE|NAME")]
+    pub(crate) policy: Option<OsString>,
+    /// Make a path writable (repeatable; the most specific path wins, whatever the order)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Make a path read-only within a writable one (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) deny_write: Vec<PathBuf>,
+    /// Mask a path from reading and writing (repeatable)
+    #[arg(long, value_name = "PATH")]
+    pub(crate) deny_read: Vec<PathBuf>,
+    /// Network: off (a loopback of its own), allowlist or full [default: off in confining modes]
+    #[arg(long, value_name = "MODE", value_enum)]
+    pub(crate) network: Option<NetworkArg>,
+    /// Let one host through (repeatable; implies --network allowlist)
+    #[arg(long, value_name = "HOST[:PORT]")]
+    pub(crate) allow_host: Vec<String>,
+    /// Set an environment variable (repeatable)
+    #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// Let an inherited environment variable through the scrub (repeatable)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) pass_env: Vec<OsString>,
+    /// Time limit in milliseconds, 0 for none
+    #[arg(long, value_name = "N", value_parser = timeout, allow_negative_numbers = true)]
+    pub(crate) timeout_ms: Option<u64>,
+    /// Refuse to run below this enforcement
+    #[arg(long, value_name = "LEVEL", value_enum, default_value_t = Require::Partial)]
+    pub(crate) require: Require,
+    /// Record denials as the kernel sees them
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = Trace::Auto)]
+    pub(crate) trace: Trace,
+    /// Append execution records to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Which backend confines; `landlock` does without namespaces, with the gaps it reports
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = BackendArg::Auto)]
+    pub(crate) backend: BackendArg,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Capture output and print one JSON result line instead
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Run this through `bash -c` instead of a program
+    #[arg(short = 'c', value_name = "SHELL COMMAND", conflicts_with = "program", required_unless_present = "program")]
+    pub(crate) command: Option<OsString>,
+    /// The program and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub(crate) program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NetworkArg {
+    Off,
+    Allowlist,
+    Full,
+}
+
+impl From<NetworkArg> for NetworkMode {
+    fn from(network: NetworkArg) -> Self {
+        match network {
+            NetworkArg::Off => Self::Off,
+            NetworkArg::Allowlist => Self::Allowlist,
+            NetworkArg::Full => Self::Full,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Require {
+    Full,
+    Partial,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trace {
+    Auto,
+    On,
+    Off,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BackendArg {
+    Auto,
+    Namespaces,
+    Landlock,
+}
+
+impl From<BackendArg> for stockade::plan::BackendChoice {
+    fn from(backend: BackendArg) -> Self {
+        match backend {
+            BackendArg::Auto => Self::Auto,
+            BackendArg::Namespaces => Self::Namespaces,
+            BackendArg::Landlock => Self::Landlock,
+        }
+    }
+}
+
+fn mode(text: &str) -> Result<SandboxMode, String> {
+    text.parse().map_err(|error: stockade::policy::UnknownMode| error.to_string())
+}
+
+fn assignment(text: &str) -> Result<(OsString, OsString), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err("write NAME=VALUE; to let an inherited variable through use --pass-env NAME".to_owned()),
+    }
+}
+
+/// Longest time limit that is taken for meant: 30 days.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
+fn timeout(text: &str) -> Result<u64, String> {
+    let longest = LONGEST.as_millis();
+    match text.parse::<i128>() {
+        Ok(0) => Ok(0),
+        Ok(ms) if ms > 0 && ms.unsigned_abs() <= longest => u64::try_from(ms).map_err(|error| error.to_string()),
+        _ => Err(format!("give whole milliseconds from 1 to {longest} (30 days), or 0 for no limit")),
+    }
+}

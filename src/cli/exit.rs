@@ -1,0 +1,56 @@
+//! Failures of the command line itself, and their exit statuses.
+
+use std::process::ExitCode;
+
+use stockade::executor::ExecError;
+
+/// stockade itself could not run the command.
+pub(crate) const CANNOT_RUN: u8 = 125;
+/// The program exists and cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// The program does not exist.
+const NOT_FOUND: u8 = 127;
+/// Bad usage.
+const USAGE: u8 = 2;
+
+/// Why nothing came of it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    status: u8,
+    message: String,
+}
+
+impl Failure {
+    /// The arguments make no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { status: USAGE, message: message.into() }
+    }
+
+    /// The arguments make sense and stockade cannot do it.
+    pub(crate) fn cannot(message: impl Into<String>) -> Self {
+        Self { status: CANNOT_RUN, message: message.into() }
+    }
+
+    /// With `--json`, 125 and 2 are the only failures: the other statuses belong to commands run in the open.
+    pub(crate) fn without_program_statuses(self) -> Self {
+        if matches!(self.status, NOT_EXECUTABLE | NOT_FOUND) { Self { status: CANNOT_RUN, ..self } } else { self }
+    }
+
+    /// Says it on standard error and gives the status.
+    pub(crate) fn report(self) -> ExitCode {
+        eprintln!("stockade: {}", self.message);
+        ExitCode::from(self.status)
+    }
+}
+
+impl From<ExecError> for Failure {
+    fn from(error: ExecError) -> Self {
+        let status = match &error {
+            ExecError::NotFound { .. } => NOT_FOUND,
+            ExecError::NotExecutable { .. } => NOT_EXECUTABLE,
+            ExecError::EmptyCommand | ExecError::NulByte { .. } | ExecError::Environment { .. } => USAGE,
+            _ => CANNOT_RUN,
+        };
+        Self { status, message: error.to_string() }
+    }
+}

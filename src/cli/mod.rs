@@ -1,0 +1,42 @@
+//! The command line: arguments to library to exit status.
+
+mod args;
+mod attach;
+mod exit;
+mod run;
+mod terminal;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command};
+use exit::Failure;
+
+/// Parses the arguments, does what they ask, and says how it went.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return bad_usage(&error),
+    };
+    let done = match cli.command {
+        Command::Run(run) => run::run(run),
+    };
+    done.unwrap_or_else(|failure| failure.report())
+}
+
+/// Help and version go to standard output and succeed; anything else begins with our name and exits with 2.
+fn bad_usage(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
+        _ => {
+            let text = error.render().to_string();
+            let text = text.strip_prefix("error: ").unwrap_or(&text);
+            Failure::usage(text.trim_end()).report()
+        }
+    }
+}
