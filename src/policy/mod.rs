@@ -1,13 +1,35 @@
 //! What a command may do: modes, files, rules, and what follows from them on this host.
 
+mod canon;
 mod effective;
+mod error;
+mod explain;
+mod file;
+mod git;
+mod git_config;
+mod hold;
+mod layers;
 mod mode;
 mod network;
+mod pattern;
+mod protect;
+mod request;
+mod resolve;
 mod rule;
+mod scan;
+mod shipped;
+mod size;
 mod syscall;
+mod variable;
 
 pub use effective::{Decision, EffectivePolicy, Limits};
+pub use error::{Origination, Place, PolicyError};
+pub use explain::{ExplainedPath, ExplainedRule, explain_path, explain_rules, render_origin};
+pub use file::{MAX_FILE_BYTES, PolicyFile};
 pub use mode::{SandboxMode, UnknownMode};
 pub use network::{NetworkMode, NetworkPolicy};
+pub use protect::{OnAppear, Watched};
+pub use request::{CliRule, HostPaths, PolicyRequest};
 pub use rule::{Origin, PathAccess, PathRule};
+pub use shipped::{named, names};
 pub use syscall::{ArgMatch, ArgOp, RefusalErrno, SyscallRule};

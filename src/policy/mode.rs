@@ -75,7 +75,7 @@ impl FromStr for SandboxMode {
 }
 
 /// Levenshtein distance over characters, with the given side bounded so that a huge argument costs nothing.
-fn edit_distance(given: &str, known: &str) -> usize {
+pub(super) fn edit_distance(given: &str, known: &str) -> usize {
     let known: Vec<char> = known.chars().collect();
     let mut row: Vec<usize> = (0..=known.len()).collect();
     for (i, a) in given.chars().take(64).enumerate() {

@@ -24,8 +24,10 @@ pub enum PathAccess {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "from")]
 pub enum Origin {
-    /// The policy shipped with the mode.
+    /// A policy shipped with the crate.
     Default {
+        /// Its name: the mode's own, or `confined` for what both confining modes share.
+        policy: String,
         /// Line in the shipped file, from 1.
         line: u32,
     },

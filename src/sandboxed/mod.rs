@@ -7,12 +7,14 @@ mod child;
 mod config;
 mod host_state;
 mod launch;
+mod layered;
 mod report;
 mod sessions;
 
 use std::sync::Arc;
 
 pub use attached::Attachment;
+pub use layered::LayeredPolicy;
 pub use config::{PolicySource, SandboxedConfig};
 
 use crate::environment::Variables;

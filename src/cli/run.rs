@@ -1,0 +1,146 @@
+//! `stockade run`.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use nix::sys::signal::Signal;
+use stockade::environment::EnvironmentPolicy;
+use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Timeout};
+use stockade::policy::{CliRule, HostPaths, PolicyRequest};
+use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
+
+use super::args::{PolicyArgs, Require, RunArgs};
+use super::attach::attachment;
+use super::exit::{CANNOT_RUN, Failure};
+use super::terminal::Saved;
+
+/// The time limit ended the command.
+const TIMED_OUT: u8 = 124;
+
+/// Runs one command and turns how it went into an exit status.
+pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
+    let json = args.json;
+    let done = runtime()?.block_on(run_confined(args));
+    if json { done.map_err(Failure::without_program_statuses) } else { done }
+}
+
+/// One thread is enough for one command, and costs the least to start.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}")))
+}
+
+async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
+    let executor = executor(&args.policy)?;
+    let spec = spec(&executor, &args)?;
+    let result = if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
+    let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
+    executor.dispose().await;
+    status
+}
+
+async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
+    let saved = Saved::take();
+    let (attachment, forwarder) = attachment()?;
+    let result = executor.run_attached(spec, attachment).await;
+    if let Some(forwarder) = forwarder {
+        forwarder.finish();
+    }
+    saved.restore();
+    let result = result?;
+    report_denials(&result);
+    Ok(result)
+}
+
+/// The executor that the options describe.
+pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> {
+    let host = HostPaths::of_process()
+        .map_err(|error| Failure::cannot(format!("the current directory cannot be used: {error}; change to another")))?;
+    let policy = LayeredPolicy::new(policy_request(args, &host), host)
+        .map_err(|error| Failure::cannot(format!("policy: {error}")))?;
+    let mut config = SandboxedConfig::new(Arc::new(policy));
+    config.workdir.clone_from(&args.workdir);
+    config.default_timeout = None;
+    config.max_timeout = None;
+    config.require_full = args.require == Require::Full;
+    config.backend = args.backend.into();
+    config.environment = EnvironmentPolicy {
+        set: args.env.iter().cloned().collect(),
+        pass: args.pass_env.iter().cloned().collect(),
+        terminal_defaults: false,
+    };
+    Ok(SandboxedExecutor::new(config)?)
+}
+
+/// The policy that the options describe.
+pub(crate) fn policy_request(args: &PolicyArgs, host: &HostPaths) -> PolicyRequest {
+    let workspace = args.workspace.clone().unwrap_or_else(|| host.cwd.clone());
+    let mut request = PolicyRequest::new(args.mode, workspace);
+    if let Some(policy) = &args.policy {
+        request = request.policy(policy);
+    }
+    let rules = [(CliRule::Write, &args.write), (CliRule::DenyWrite, &args.deny_write), (CliRule::DenyRead, &args.deny_read)];
+    for (rule, paths) in rules {
+        for path in paths {
+            request = request.cli_rule(rule, path);
+        }
+    }
+    request.network(args.network.map(Into::into), args.allow_host.iter().cloned())
+}
+
+fn spec(executor: &SandboxedExecutor, args: &RunArgs) -> Result<ExecSpec, Failure> {
+    let command = match &args.command {
+        Some(text) => match text.to_str() {
+            Some(text) => CommandLine::Shell(text.to_owned()),
+            // Not UTF-8: the same command through the same shell, as an argument vector.
+            None => CommandLine::Program(vec!["bash".into(), "-c".into(), text.clone()]),
+        },
+        None => CommandLine::Program(args.program.clone()),
+    };
+    let mut request = ExecRequest::new(command);
+    request.timeout = match args.policy.timeout_ms {
+        None | Some(0) => Timeout::None,
+        Some(ms) => Timeout::After(std::time::Duration::from_millis(ms)),
+    };
+    executor.resolve(request).map_err(|error: ExecError| error.into())
+}
+
+fn print_json(result: &RunResult) -> Result<ExitCode, Failure> {
+    let line = serde_json::to_string(result)
+        .map_err(|error| Failure::cannot(format!("the result cannot be written as JSON: {error}")))?;
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::cannot(format!("the result cannot be written: {error}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One line for each refusal that mattered.
+fn report_denials(result: &RunResult) {
+    let denials = result.sandbox.iter().flat_map(|sandbox| &sandbox.denials);
+    for denial in denials.filter(|denial| denial.blocking) {
+        let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
+        if let Some(process) = &denial.process {
+            line.push_str(&format!(" by {}", process.comm.escape_debug()));
+        }
+        if let Some(mode) = denial.widen_to {
+            line.push_str(&format!(" (would succeed under --mode {mode})"));
+        }
+        eprintln!("{line}");
+    }
+}
+
+fn status_of(result: &RunResult) -> ExitCode {
+    if result.timed_out {
+        return ExitCode::from(TIMED_OUT);
+    }
+    let status = match (&result.exit_code, &result.signal) {
+        (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(CANNOT_RUN),
+        (None, Some(name)) => name.parse::<Signal>().map_or(CANNOT_RUN, |signal| {
+            u8::try_from(128 + signal as i32).unwrap_or(CANNOT_RUN)
+        }),
+        (None, None) => CANNOT_RUN,
+    };
+    ExitCode::from(status)
+}

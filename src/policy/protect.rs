@@ -1,0 +1,259 @@
+//! Names protected inside a writable root: what makes other programs run code later.
+//!
+//! The names are data of the policy (`[protect]`); this module finds them on the host when the policy is resolved.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::PathAccess;
+use super::canon::{Found, Resolver};
+use super::error::PolicyError;
+use super::file::Lines;
+
+/// What becomes of a protected name that the command itself newly created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnAppear {
+    /// It stays, and the result says so.
+    #[default]
+    Keep,
+    /// It is moved aside, and the result says where.
+    SetAside,
+    /// It is removed, and the result says so.
+    Remove,
+}
+
+/// A protected name that no mount can hold, because nothing (or only a symbolic link) is there. It is looked at after
+/// the run.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Watched {
+    /// The name, absolute. Its parents are free of links as far as they exist.
+    pub path: PathBuf,
+    /// It is a symbolic link now, leading here as `readlink` has it; `None` when nothing is there.
+    pub link: Option<PathBuf>,
+    /// Why it is protected.
+    pub reason: String,
+    /// What becomes of it when the command created or changed it.
+    pub on_appear: OnAppear,
+}
+
+/// One name of the `[protect]` table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProtectedName {
+    pub(super) name: String,
+    pub(super) reason: String,
+    pub(super) on_appear: Option<OnAppear>,
+}
+
+/// The `[protect]` table of one layer; unset means that the layer beneath holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProtectTable {
+    #[serde(default)]
+    names: Vec<Spanned<ProtectedName>>,
+    #[serde(default)]
+    home_names: Vec<Spanned<ProtectedName>>,
+    skip: Option<Vec<String>>,
+    on_appear: Option<OnAppear>,
+    scan_depth: Option<usize>,
+    scan_directories: Option<usize>,
+}
+
+impl ProtectTable {
+    /// Refuses names that are no relative path beneath the root.
+    pub(super) fn checked(self, lines: &Lines<'_>) -> Result<Self, PolicyError> {
+        for entry in self.names.iter().chain(&self.home_names) {
+            let name = Path::new(&entry.get_ref().name);
+            let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
+            if !plain || name.as_os_str().is_empty() {
+                return Err(PolicyError::Value {
+                    place: lines.place(entry.span().start),
+                    problem: format!("'{}' is no protected name", name.display()),
+                    remedy: "write a name, or a path below the root without '..'".into(),
+                });
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// The merged `[protect]` tables.
+#[derive(Debug, Default)]
+pub(super) struct Protection {
+    pub(super) names: Vec<ProtectedName>,
+    home_names: Vec<ProtectedName>,
+    pub(super) skip: BTreeSet<String>,
+    on_appear: OnAppear,
+    pub(super) scan_depth: usize,
+    pub(super) scan_directories: usize,
+}
+
+impl Protection {
+    /// What becomes of refused names that appear, where a name does not say itself.
+    pub(super) const fn on_appear(&self) -> OnAppear {
+        self.on_appear
+    }
+
+    /// Adds a layer: names add up, single values override.
+    pub(super) fn add(&mut self, table: &ProtectTable) {
+        let plain = |list: &[Spanned<ProtectedName>]| list.iter().map(|n| n.get_ref().clone()).collect::<Vec<_>>();
+        self.names.extend(plain(&table.names));
+        self.home_names.extend(plain(&table.home_names));
+        self.skip.extend(table.skip.iter().flatten().cloned());
+        self.on_appear = table.on_appear.unwrap_or(self.on_appear);
+        self.scan_depth = table.scan_depth.unwrap_or(self.scan_depth);
+        self.scan_directories = table.scan_directories.unwrap_or(self.scan_directories);
+    }
+}
+
+/// A rule that the host made necessary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Discovered {
+    pub(super) path: PathBuf,
+    pub(super) access: PathAccess,
+    pub(super) what: String,
+    pub(super) reason: String,
+}
+
+/// What looking at the host gathers.
+pub(super) struct Discovery<'a> {
+    pub(super) protection: &'a Protection,
+    pub(super) resolver: &'a mut Resolver,
+    pub(super) home: &'a Path,
+    /// Writable directories, resolved.
+    pub(super) roots: &'a BTreeSet<PathBuf>,
+    pub(super) rules: Vec<Discovered>,
+    pub(super) watched: BTreeSet<Watched>,
+    pub(super) pinned: BTreeSet<PathBuf>,
+    pub(super) notes: BTreeSet<String>,
+    /// Directories outside every root that were opened for git's data.
+    pub(super) opened: BTreeSet<PathBuf>,
+    /// Directories whose protected names were dealt with.
+    pub(super) done: BTreeSet<PathBuf>,
+}
+
+impl<'a> Discovery<'a> {
+    pub(super) fn new(
+        protection: &'a Protection,
+        resolver: &'a mut Resolver,
+        home: &'a Path,
+        roots: &'a BTreeSet<PathBuf>,
+    ) -> Self {
+        Self {
+            protection,
+            resolver,
+            home,
+            roots,
+            rules: Vec::new(),
+            watched: BTreeSet::new(),
+            pinned: BTreeSet::new(),
+            notes: BTreeSet::new(),
+            opened: BTreeSet::new(),
+            done: BTreeSet::new(),
+        }
+    }
+
+    /// True when the path lies in (or is) a writable root.
+    pub(super) fn in_root(&self, path: &Path) -> bool {
+        path.ancestors().any(|ancestor| self.roots.contains(ancestor))
+    }
+
+    /// True when the path lies in a writable root or in a directory opened for git's data.
+    fn writable(&self, path: &Path) -> bool {
+        self.in_root(path) || path.ancestors().any(|ancestor| self.opened.contains(ancestor))
+    }
+
+    /// Protects the settings names of a directory; `watch` also watches those that do not exist.
+    pub(super) fn settings(&mut self, directory: &Path, watch: bool) {
+        for name in &self.protection.names {
+            self.name(directory, &name.name, "editor or agent settings", &name.reason, name.on_appear, watch);
+        }
+    }
+
+    /// Protects start-up files when the home directory can be written.
+    pub(super) fn home(&mut self) {
+        let home = self.home;
+        if self.in_root(home) {
+            for name in &self.protection.home_names {
+                self.name(home, &name.name, "start-up file", &name.reason, name.on_appear, true);
+            }
+        }
+    }
+
+    /// Protects one name below a directory.
+    pub(super) fn name(
+        &mut self,
+        directory: &Path,
+        name: &str,
+        what: &str,
+        reason: &str,
+        on_appear: Option<OnAppear>,
+        watch: bool,
+    ) {
+        let named = directory.join(name);
+        let on_appear = on_appear.unwrap_or(self.protection.on_appear);
+        let parent = self.resolver.resolve(named.parent().unwrap_or(directory));
+        let Some(last) = named.file_name() else { return };
+        let at = parent.path.join(last);
+        let watched = |link| Watched { path: at.clone(), link, reason: reason.to_owned(), on_appear };
+        match at.symlink_metadata() {
+            Err(_) if watch && self.writable(&at) => {
+                self.watched.insert(watched(None));
+            }
+            Err(_) => {}
+            Ok(meta) if meta.file_type().is_symlink() => {
+                self.watched.insert(watched(std::fs::read_link(&at).ok()));
+                let target = self.resolver.resolve(&at);
+                self.notes.insert(format!(
+                    "{} is protected and a symbolic link to {}: the link itself can be replaced, which is looked for after the run",
+                    at.display(),
+                    target.path.display()
+                ));
+                if target.exists() && self.writable(&target.path) {
+                    self.deny(target.path, what, reason);
+                }
+            }
+            Ok(meta) => {
+                if meta.is_file() && meta.nlink() > 1 {
+                    self.notes.insert(format!(
+                        "{} is protected but has {} hard links: another name of the same file may be writable",
+                        at.display(),
+                        meta.nlink()
+                    ));
+                }
+                self.deny(at, what, reason);
+            }
+        }
+    }
+
+    pub(super) fn deny(&mut self, path: PathBuf, what: &str, reason: &str) {
+        self.add(path, PathAccess::DenyWrite, what, reason);
+    }
+
+    pub(super) fn add(&mut self, path: PathBuf, access: PathAccess, what: &str, reason: &str) {
+        self.rules.push(Discovered { path, access, what: what.to_owned(), reason: reason.to_owned() });
+    }
+}
+
+/// A directory that is really there, not through a link.
+pub(super) fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
+}
+
+/// A file that is really there, not through a link.
+pub(super) fn is_file(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|meta| meta.is_file())
+}
+
+/// Resolves a path and gives it when a directory is there.
+pub(super) fn directory_at(resolver: &mut Resolver, path: &Path) -> Option<PathBuf> {
+    let resolved = resolver.resolve(path);
+    (resolved.found == Found::Directory).then_some(resolved.path)
+}

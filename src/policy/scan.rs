@@ -1,0 +1,134 @@
+//! A bounded look through a writable root for repositories and settings: breadth first, so that what is near counts.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+use super::protect::{Discovery, is_directory, is_file};
+
+/// Directory entries read in all roots together. A flat directory of 100 000 files is left after this many.
+const MAX_ENTRIES: usize = 20_000;
+
+/// Never looked into, whatever the root: kernel file systems that may not end.
+const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+impl Discovery<'_> {
+    /// Scans every root.
+    pub(super) fn scan(&mut self) {
+        let mut left = Left { directories: self.protection.scan_directories, entries: MAX_ENTRIES };
+        for root in self.roots.clone() {
+            if is_directory(&root) {
+                self.scan_root(&root, &mut left);
+            }
+        }
+    }
+
+    fn scan_root(&mut self, root: &Path, left: &mut Left) {
+        let mut queue = VecDeque::from([(root.to_owned(), 0)]);
+        while let Some((directory, depth)) = queue.pop_front() {
+            if !self.done.insert(directory.clone()) {
+                continue;
+            }
+            if left.directories == 0 || left.entries == 0 {
+                self.notes.insert(format!(
+                    "{} is large: nested repositories and settings were looked for in its first {} directories only",
+                    root.display(),
+                    self.protection.scan_directories
+                ));
+                return;
+            }
+            left.directories -= 1;
+            let repository = self.directory(&directory, depth == 0);
+            if repository == Repository::Bare || depth == self.protection.scan_depth {
+                continue;
+            }
+            for child in self.children(&directory, left) {
+                queue.push_back((child, depth + 1));
+            }
+        }
+    }
+
+    /// Deals with one directory; `top` when it is a writable root.
+    fn directory(&mut self, directory: &Path, top: bool) -> Repository {
+        let repository = self.repository(directory, top);
+        self.settings(directory, top || repository != Repository::None);
+        repository
+    }
+
+    fn repository(&mut self, directory: &Path, top: bool) -> Repository {
+        let git = directory.join(".git");
+        match git.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {
+                self.git_directory(&git, directory);
+                return Repository::Work;
+            }
+            Ok(meta) if meta.is_file() => {
+                self.git_pointer(&git);
+                return Repository::Work;
+            }
+            Ok(_) => {
+                self.name(directory, ".git", "git", "a link to a repository, which could be re-aimed", None, true);
+                if let Some(target) = super::protect::directory_at(self.resolver, &git)
+                    && self.in_root(&target)
+                {
+                    self.git_directory(&target, directory);
+                }
+                return Repository::Work;
+            }
+            Err(_) => {}
+        }
+        let bare = is_file(&directory.join("HEAD"))
+            && is_directory(&directory.join("objects"))
+            && is_directory(&directory.join("refs"));
+        if bare {
+            self.git_directory(directory, directory);
+            return Repository::Bare;
+        }
+        if top {
+            self.name(
+                directory,
+                ".git",
+                "git",
+                "a repository planted here would be used by every git command",
+                None,
+                true,
+            );
+        }
+        Repository::None
+    }
+
+    fn children(&self, directory: &Path, left: &mut Left) -> Vec<PathBuf> {
+        let mut children = Vec::new();
+        let Ok(entries) = std::fs::read_dir(directory) else { return children };
+        for entry in entries.flatten() {
+            if left.entries == 0 {
+                break;
+            }
+            left.entries -= 1;
+            let name = entry.file_name();
+            let skipped = name == ".git" || name.to_str().is_some_and(|name| self.protection.skip.contains(name));
+            if !skipped && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                let path = entry.path();
+                if !KERNEL.iter().any(|kernel| path.as_path() == Path::new(kernel)) {
+                    children.push(path);
+                }
+            }
+        }
+        children.sort();
+        children
+    }
+}
+
+/// What is left of the bounds.
+struct Left {
+    directories: usize,
+    entries: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repository {
+    None,
+    Work,
+    Bare,
+}

@@ -1,0 +1,42 @@
+//! Policies from files and options: the usual source.
+
+use super::PolicySource;
+use crate::executor::{CallPolicy, ExecError};
+use crate::policy::{EffectivePolicy, HostPaths, PolicyError, PolicyRequest};
+
+/// A policy request whose layers every call shares, each call with its own mode, workspace and grant.
+#[derive(Debug, Clone)]
+pub struct LayeredPolicy {
+    request: PolicyRequest,
+    host: HostPaths,
+    standing: CallPolicy,
+}
+
+impl LayeredPolicy {
+    /// Reads the policy files and resolves once, so that a wrong policy is found before anything is to run.
+    ///
+    /// # Errors
+    /// What is wrong with the policy, with file, line and column where there is one.
+    pub fn new(request: PolicyRequest, host: HostPaths) -> Result<Self, PolicyError> {
+        let request = request.preloaded(&host)?;
+        let resolved = request.resolve(&host)?;
+        let standing = CallPolicy {
+            mode: resolved.mode,
+            workspace: resolved.workspace,
+            extra: crate::denial::Grant::default(),
+            session: None,
+        };
+        Ok(Self { request, host, standing })
+    }
+}
+
+impl PolicySource for LayeredPolicy {
+    fn standing(&self) -> CallPolicy {
+        self.standing.clone()
+    }
+
+    fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError> {
+        let request = self.request.for_call(call.mode, &call.workspace).grant(call.extra.clone());
+        request.resolve(&self.host).map_err(|error| ExecError::Policy { reason: error.to_string() })
+    }
+}
