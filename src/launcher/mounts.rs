@@ -182,12 +182,19 @@ fn apply(
         (MountKind::Private(PrivateSource::Directory(_)), None) => return Err(Errno::ENOENT.into()),
     };
     let directory = SFlag::from_bits_truncate(fstat(&mount)?.st_mode).contains(SFlag::S_IFDIR);
-    let target = if op.make_target { make_target(&op.path, directory)? } else { open_path(&op.path)? };
+    let target = match open_target(op, directory) {
+        Err(Errno::ENOENT | Errno::ENOTDIR) if op.may_vanish => return Ok(()),
+        opened => opened?,
+    };
     kernel::move_mount_onto(&mount, target)?;
     if matches!(op.kind, MountKind::MaskDirectory { populated: true }) {
         to_seal.push(mount);
     }
     Ok(())
+}
+
+fn open_target(op: &MountOp, directory: bool) -> Result<OwnedFd, Errno> {
+    if op.make_target { make_target(&op.path, directory) } else { open_path(&op.path) }
 }
 
 /// Opens a mount point, making what is missing of it. Only directories of our own are writable at this moment on the

@@ -86,6 +86,9 @@ pub struct MountOp {
     /// The path lies beneath a masked or private directory of ours: the mount point has to be made there.
     /// Elsewhere a missing mount point is an error and nothing is ever created on the host.
     pub make_target: bool,
+    /// The host may remove the path while the sandbox is built, and nothing inside can bring it back: then there is
+    /// nothing left to cover.
+    pub may_vanish: bool,
 }
 
 /// The mount half of a plan.

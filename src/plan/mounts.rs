@@ -73,8 +73,10 @@ impl Builder<'_> {
         let around = self.above.last().map_or(Look::ReadOnly, |&index| look_of(&self.ops[index].kind));
         let Some(kind) = self.kind_at(path, point, look, around) else { return };
         let make_target = self.prepare_parent(path);
+        let covers = matches!(kind, MountKind::MaskFile | MountKind::MaskDirectory { .. });
+        let may_vanish = covers && (around == Look::ReadOnly || point == Point::Socket);
         self.above.push(self.ops.len());
-        self.ops.push(MountOp { path: path.to_path_buf(), kind, make_target });
+        self.ops.push(MountOp { path: path.to_path_buf(), kind, make_target, may_vanish });
     }
 
     fn kind_at(&self, path: &Path, point: Point, look: Look, around: Look) -> Option<MountKind> {
