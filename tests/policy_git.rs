@@ -189,7 +189,10 @@ fn a_linked_worktree_gets_its_data_and_nothing_that_runs() {
     );
     assert!(room.watched(&policy, "main/.git/commondir"));
     assert!(room.watched(&policy, "main/.git/worktrees/tree/config.worktree"));
-    assert!(room.pinned(&policy, "main/.git/worktrees/tree") || room.pinned(&policy, "main/.git/worktrees"));
+    for opened in ["main/.git", "main/.git/worktrees/tree"] {
+        let rule = policy.rules.iter().find(|rule| rule.path == room.root.join(opened)).unwrap();
+        assert_eq!(rule.access, PathAccess::Write, "a mount of its own, so it needs no pin");
+    }
 
     let both = room.request("ws/tree").cli_rule(CliRule::Write, "other").resolve(&room.host()).unwrap();
     room.writable(&both, &["main/.git/worktrees/tree/HEAD", "main/.git/worktrees/other/HEAD"]);
@@ -279,6 +282,8 @@ fn hooks_path_and_includes_are_protected_too() {
     room.denied(&policy, &["ws/tools/hooks/pre-commit", "ws/team.inc"]);
     room.writable(&policy, &["ws/tools/other"]);
     assert!(room.pinned(&policy, "ws/tools"));
+    let nested = room.request("ws").cli_rule(CliRule::Write, "ws/tools").resolve(&room.host()).unwrap();
+    assert!(room.pinned(&nested, "ws/tools"), "a writable rule within a root may be no mount of its own");
 }
 
 #[test]
