@@ -40,7 +40,7 @@ pub struct EffectivePolicy {
     pub aliases: BTreeMap<PathBuf, PathBuf>,
     /// Directories to bind onto themselves, so that they cannot be renamed away from over what they protect: every git
     /// directory, and the directories between a writable root and a path refused in it. Existing, resolved, sorted, so
-    /// that a parent comes before its children. A writable root is not among them: it is a mount point already.
+    /// that a parent comes before its children. An outermost writable root is not among them: it is a mount point already.
     pub pinned: Vec<PathBuf>,
     /// Refused names that no mount can hold, to be looked at after the run; sorted by path.
     pub watched: Vec<Watched>,

@@ -63,11 +63,13 @@ impl Discovery<'_> {
                 Some(rest) => self.home.join(rest),
                 None => base.join(&named.path),
             };
-            let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
-                continue;
-            };
+            // A path that ends in `..` has no name of its own; what it leads to has.
+            let path = if path.file_name().is_some() { path } else { self.resolver.resolve(&path).path };
+            let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { continue };
             let parent = self.resolver.resolve(parent).path;
-            if self.in_root(&parent) {
+            // A repository whose hooks are the directory it lies in would make that directory read-only: a command could
+            // do that to its own workspace.
+            if self.in_root(&parent) && !config.starts_with(parent.join(name)) {
                 self.name(&parent, name, "git", what, None, true);
             }
         }
@@ -129,8 +131,8 @@ impl Discovery<'_> {
         let opened = self.open_worktree(file, &data) || self.open_submodule(directory, &data);
         if !opened {
             self.notes.insert(format!(
-                "{} points to {}, which does not name it in turn: nothing was opened there; \
-                 if the repository is meant, open it by name with --write",
+                "{} points to {}, which does not name it in turn or encloses a writable root: nothing was opened there; \
+                 if that repository is meant, open it by name with --write",
                 file.display(),
                 data.display()
             ));

@@ -40,21 +40,27 @@ pub(super) fn hold(
             pinned.extend(parents.into_iter().map(Path::to_owned));
         }
     }
-    pinned.retain(|path| !lifted(path));
+    pinned.retain(|path| !lifted(path) || between(path, &last).is_some());
     policy.pinned = pinned.into_iter().collect();
     policy.watched = watched.into_iter().collect();
 }
 
-/// The directories strictly between a path and the writable rule it lies under; `None` when the nearest rule above it
-/// is no writable one, so that nothing around it can be changed.
+/// The directories strictly between a path and the outermost writable rule it lies under, writable rules within that
+/// one included (a plan need not mount them apart); `None` when the nearest rule above it is no writable one, so that
+/// nothing around it can be changed.
 fn between<'p>(path: &'p Path, last: &HashMap<&Path, PathAccess>) -> Option<Vec<&'p Path>> {
     let mut parents = Vec::new();
+    let mut under = None;
     for above in path.ancestors().skip(1) {
         match last.get(above) {
-            Some(PathAccess::Write) => return Some(parents),
+            Some(PathAccess::Write) => {
+                under = Some(parents.len());
+                parents.push(above);
+            }
             Some(PathAccess::Read) | None => parents.push(above),
-            Some(_) => return None,
+            Some(_) => break,
         }
     }
-    None
+    parents.truncate(under?);
+    Some(parents)
 }

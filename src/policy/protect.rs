@@ -191,7 +191,7 @@ impl<'a> Discovery<'a> {
     pub(super) fn name(
         &mut self,
         directory: &Path,
-        name: &str,
+        name: impl AsRef<Path>,
         what: &str,
         reason: &str,
         on_appear: Option<OnAppear>,
@@ -202,20 +202,14 @@ impl<'a> Discovery<'a> {
         let parent = self.resolver.resolve(named.parent().unwrap_or(directory));
         let Some(last) = named.file_name() else { return };
         let at = parent.path.join(last);
-        let watched = |link| Watched { path: at.clone(), link, reason: reason.to_owned(), on_appear };
         match at.symlink_metadata() {
             Err(_) if watch && self.writable(&at) => {
-                self.watched.insert(watched(None));
+                self.watched.insert(Watched { path: at, link: None, reason: reason.to_owned(), on_appear });
             }
             Err(_) => {}
             Ok(meta) if meta.file_type().is_symlink() => {
-                self.watched.insert(watched(std::fs::read_link(&at).ok()));
+                self.link(&at, reason, on_appear);
                 let target = self.resolver.resolve(&at);
-                self.notes.insert(format!(
-                    "{} is protected and a symbolic link to {}: the link itself can be replaced, which is looked for after the run",
-                    at.display(),
-                    target.path.display()
-                ));
                 if target.exists() && self.writable(&target.path) {
                     self.deny(target.path, what, reason);
                 }
@@ -231,6 +225,16 @@ impl<'a> Discovery<'a> {
                 self.deny(at, what, reason);
             }
         }
+    }
+
+    /// Watches a protected name that is a symbolic link: no mount can hold the link itself.
+    pub(super) fn link(&mut self, at: &Path, reason: &str, on_appear: OnAppear) {
+        let link = std::fs::read_link(at).ok();
+        self.notes.insert(format!(
+            "{} is protected and a symbolic link: the link itself can be replaced, which is looked for after the run",
+            at.display()
+        ));
+        self.watched.insert(Watched { path: at.to_owned(), link, reason: reason.to_owned(), on_appear });
     }
 
     pub(super) fn deny(&mut self, path: PathBuf, what: &str, reason: &str) {

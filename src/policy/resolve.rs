@@ -55,7 +55,6 @@ pub(super) fn resolve(request: &PolicyRequest, host: &HostPaths) -> Result<Effec
     refuse_plantable_links(&ranked)?;
     sort(&mut ranked);
     refuse_contradictions(&ranked)?;
-    refuse_hidden_grants(&policy, &ranked)?;
 
     let home = resolver.resolve(&host.home).path;
     let roots = roots(&ranked);
@@ -63,7 +62,7 @@ pub(super) fn resolve(request: &PolicyRequest, host: &HostPaths) -> Result<Effec
     found.scan();
     found.home();
     for file in &layers.files {
-        if let (Some(directory), Some(name)) = (file.parent(), file.file_name().and_then(|name| name.to_str())) {
+        if let (Some(directory), Some(name)) = (file.parent(), file.file_name()) {
             let directory = found.resolver.resolve(directory).path;
             if found.in_root(&directory) {
                 found.name(&directory, name, "policy file", "a command must not change its own policy", None, true);
@@ -92,6 +91,7 @@ pub(super) fn resolve(request: &PolicyRequest, host: &HostPaths) -> Result<Effec
     }
     name_service(&policy, &mut resolver, &mut ranked);
     sort(&mut ranked);
+    refuse_hidden_grants(&policy, &ranked)?;
     hold::hold(&mut policy, &ranked, pinned, watched, layers.protection.on_appear());
     finish(&mut policy, ranked)?;
     Ok(policy)
@@ -215,7 +215,7 @@ fn refuse_plantable_links(ranked: &[Ranked]) -> Result<(), PolicyError> {
 }
 
 /// By path, then precedence, then refusals last, so that within one layer the narrower wins.
-fn sort(ranked: &mut Vec<Ranked>) {
+fn sort(ranked: &mut [Ranked]) {
     ranked.sort_by(|a, b| {
         a.rule.path.cmp(&b.rule.path).then(a.rank.cmp(&b.rank)).then(a.rule.access.cmp(&b.rule.access))
     });
@@ -270,7 +270,7 @@ fn refuse_hidden_grants(policy: &EffectivePolicy, ranked: &[Ranked]) -> Result<(
     for grant in ranked.iter().filter(through_links) {
         let planted = grant.links.iter().find(|link| before.decide(link).writable);
         let decided = before.decide(&grant.rule.path);
-        let refused = decided.rule.filter(|_| !decided.readable);
+        let refused = decided.rule.filter(|rule| matches!(rule.access, PathAccess::DenyRead | PathAccess::DenyWrite));
         if planted.is_some() || refused.is_some() {
             return Err(PolicyError::GrantHidesTarget {
                 written: grant.rule.written.clone().unwrap_or_default(),

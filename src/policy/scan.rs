@@ -68,7 +68,7 @@ impl Discovery<'_> {
                 return Repository::Work;
             }
             Ok(_) => {
-                self.name(directory, ".git", "git", "a link to a repository, which could be re-aimed", None, true);
+                self.link(&git, "a link to a repository, which could be re-aimed", self.protection.on_appear());
                 if let Some(target) = super::protect::directory_at(self.resolver, &git)
                     && self.in_root(&target)
                 {
