@@ -1,5 +1,7 @@
 //! Denial facts: what was refused, by whom, why it mattered, and what would cure it.
 
 mod fact;
+mod observe;
 
 pub use fact::{AccessWord, Denial, DenialClass, DenialKind, DeniedProcess, Grant, Witness};
+pub use observe::{Aftermath, Observation, Target, TraceCoverage};
