@@ -47,11 +47,11 @@ impl<'a> Locator<'a> {
             Subject::Host { host, port } => self.peer(mention, host, *port),
             Subject::InCommand if mention.call.as_deref() == Some("sqlite") => {
                 let database = database_in(self.evidence.command)?;
-                self.database(mention, &database)
+                self.without_reason(mention, &database)
             }
             Subject::InCommand => self.peer_in_command(mention),
             Subject::Path(path) if mention.verb == Verb::Socket => self.socket(mention, path),
-            Subject::Path(path) if mention.call.as_deref() == Some("sqlite") => self.database(mention, path),
+            Subject::Path(path) if mention.cause.is_none() => self.without_reason(mention, path),
             Subject::Path(path) => self.candidates(path).into_iter().find_map(|path| self.path(mention, path)),
             Subject::Two(from, to) => self.two(mention, from, to),
             Subject::Nothing => self.operation(mention),
@@ -195,7 +195,8 @@ impl<'a> Locator<'a> {
         self.candidates(to).into_iter().find_map(|path| self.path(&placed, path))
     }
 
-    fn database(&self, mention: &Mention, printed: &str) -> Option<Observation> {
+    /// A file could not be written and the program does not say why: ours only where nothing else explains it.
+    fn without_reason(&self, mention: &Mention, printed: &str) -> Option<Observation> {
         self.candidates(printed).into_iter().find_map(|path| {
             let state = self.views.host.state(&path);
             let (kind, access) = if state.exists() {
@@ -203,7 +204,7 @@ impl<'a> Locator<'a> {
             } else {
                 (DenialKind::FsCreate, HostAccess::Create)
             };
-            // SQLite says the same for a directory that is missing and for the host's own refusal.
+            // SQLite and javac say the same for a directory that is missing and for the host's own refusal.
             let ours = path_refused(self.views.effective, kind, &path, self.views.host)
                 && self.views.host.permits(access, &path)
                 && state != FileState::Directory;
@@ -223,6 +224,7 @@ impl<'a> Locator<'a> {
             Verb::Bind => DenialKind::NetBind,
             _ => DenialKind::NetConnect,
         };
+        let port = port.filter(|_| kind != DenialKind::NetResolve);
         let target = Target::Net { host: host.to_owned(), port };
         peer_refused(self.views.effective, host, port, self.views.host).then(|| self.sighting(mention, kind, target))
     }

@@ -116,6 +116,8 @@ fn is_host(host: &str) -> bool {
 
 fn host_mention(verb: Verb, text: &str, cause: Option<Cause>) -> Option<Mention> {
     let (host, port) = split_host_port(text);
+    // A look-up has no port; one that stands beside the name is the service's that was wanted next.
+    let port = port.filter(|_| verb != Verb::Resolve);
     is_host(&host).then(|| Mention::new(verb, Subject::Host { host, port }, cause))
 }
 
@@ -130,12 +132,10 @@ fn lookup(line: &str, lower: &str) -> Option<Mention> {
     {
         return host_mention(Verb::Resolve, word(rest)?, Some(Cause::Lookup));
     }
-    let rest = LOOKUPS.iter().find_map(|words| find_after(line, lower, words).map(|(_, rest)| rest))?;
-    let mut mention = host_mention(Verb::Resolve, word(rest)?, Some(Cause::Lookup))?;
-    if let (Subject::Host { port, .. }, Some(after)) = (&mut mention.subject, lower.split_once(" port ")) {
-        *port = port.or_else(|| word(after.1).and_then(|port| port.parse().ok()));
-    }
-    Some(mention)
+    LOOKUPS.iter().find_map(|words| {
+        let (_, rest) = find_after(line, lower, words)?;
+        host_mention(Verb::Resolve, word(rest)?, Some(Cause::Lookup))
+    })
 }
 
 fn find_after<'a>(line: &'a str, lower: &str, words: &str) -> Option<(&'a str, &'a str)> {

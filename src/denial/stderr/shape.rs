@@ -276,6 +276,9 @@ fn speaker<'a>(segments: &[&'a str]) -> (Option<String>, Option<&'a str>) {
         let git = matches!(*first, "fatal").then(|| "git".to_owned());
         return (git, severity);
     }
+    if first.ends_with("Exception") && first.contains("java.") {
+        return (Some("java".to_owned()), severity);
+    }
     let name = first.strip_suffix(" (child)").unwrap_or(first);
     let name = name.rsplit('/').next().unwrap_or(name);
     let fits = !name.is_empty()
@@ -334,7 +337,9 @@ fn purpose(lower: &str) -> Option<Verb> {
 
 /// `open /x`, `mkdir /x`, `rename a b`, `fork/exec /x`: Go's form, the operation and its object.
 fn operation(segment: &str) -> Option<Object> {
-    let (call, object) = segment.rsplit_once("error ").map_or(segment, |(_, rest)| rest).split_once(' ')?;
+    // The operation may follow a log's date and time.
+    let words = segment.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '/' | ':' | '.' | ' ' | '-'));
+    let (call, object) = words.split_once(' ')?;
     let verb = call_verb(call)?;
     let two = matches!(verb, Verb::Rename).then(|| object.split_once(' ')).flatten();
     let made = matches!(call, "symlink" | "link").then(|| object.split_once(' ')).flatten();
@@ -350,11 +355,14 @@ fn operation(segment: &str) -> Option<Object> {
 fn names_a_path(segment: &str, usual: Option<Verb>) -> bool {
     let one_word = !segment.contains(char::is_whitespace);
     let rooted = segment.starts_with(['/', '.', '~']);
-    let nameless =
-        segment.is_empty() || segment.len() > 1024 || SEVERITIES.iter().any(|w| segment.eq_ignore_ascii_case(w));
-    !nameless
-        && !segment.ends_with("()")
-        && (one_word || usual.is_some() || rooted && segment.split_whitespace().count() <= 4)
+    let nameless = segment.is_empty()
+        || segment.len() > 1024
+        || segment.starts_with('(')
+        || segment.ends_with("()")
+        || SEVERITIES.iter().any(|word| segment.eq_ignore_ascii_case(word));
+    let sentence = segment.contains(['«', '»', '„', '“', '‘', '’', '"']);
+    let bare = one_word || usual.is_some() && !sentence || rooted && segment.split_whitespace().count() <= 4;
+    bare && !nameless
 }
 
 fn from_names(names: &[Quoted], verb: Verb) -> Subject {

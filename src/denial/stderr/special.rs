@@ -75,6 +75,13 @@ fn managed_runtimes(line: &str) -> Option<Mention> {
         mention.program = Some("java".to_owned());
         return Some(mention);
     }
+    if let Some((_, rest)) = line.split_once(": error: error while writing ") {
+        // javac gives the path, and a reason only for some errors; those are read by their reason.
+        let path = rest.split_once(": ").map(|(_, path)| path).filter(|path| !path.contains(": "))?;
+        let mut mention = Mention::new(Verb::OpenWrite, Subject::Path(path.to_owned()), None);
+        mention.program = Some("javac".to_owned());
+        return Some(mention);
+    }
     let (_, rest) = line.split_once("Access to the path '")?;
     let (path, _) = rest.split_once("' is denied")?;
     Some(Mention::new(Verb::Unknown, Subject::Path(path.to_owned()), Some(Cause::Access)))

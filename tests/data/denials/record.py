@@ -100,7 +100,7 @@ FILES = [
     ("cd repo && git log --oneline", []),
     ("git clone repo r3", [fs("create", "r3")]),
     ("cd repo && git fetch ../repo", [fs("create", "repo/.git/FETCH_HEAD")]),
-    ("cd repo && git clean -fdx", [fs("remove", "repo/junk")]),
+    ("cd repo && git clean -fdx", [fs("remove", "repo/Makefile"), fs("remove", "repo/junk")]),
     ("gcc -o a a.c", [fs("create", "a")]),
     ("gcc -c a.c", [fs("create", "a.o")]),
     ("gcc -S a.c", [fs("create", "a.s")]),
@@ -123,12 +123,12 @@ READ_ONLY_ONLY = [
     ("chmod 600 f", [fs("metadata", "f")]),
     ("chown 0 f", [fs("metadata", "f")]),
     ("chgrp 5 f", [fs("metadata", "f")]),
-    ("touch -c f", [fs("write", "f")]),
+    ("touch -c f", [fs("metadata", "f")]),
     ("setfattr -n user.a -v b f", [fs("metadata", "f")]),
     ("setfacl -m u:1:r f", [fs("metadata", "f")]),
     ("python3 -c 'import os; os.chmod(\"f\",0)'", [fs("metadata", "f")]),
     ("node -e 'fs.chmodSync(\"f\",0)'", [fs("metadata", "f")]),
-    ("mv /home/dev/loose .", [fs("create", "loose")]),
+    ("mv /home/dev/loose .", [fs("rename", "/home/dev/loose")]),
     ("unzip -o /home/dev/z.zip", [fs("create", "z")]),
 ]
 # Ordinary failures that a keyword search takes for refusals.
@@ -200,15 +200,15 @@ def world():
         " && git commit -qm a && printf 'all:\\n\\ttouch out\\n' > Makefile && echo j > junk")
 
 def record(command, answers, user):
-    tool = command.split()[0]
-    if tool not in ("cd", "echo", "exec", "[", "exit", "source") and not tool.startswith(("(", "./")) and not shutil.which(tool):
-        return
     argv = ["setpriv", "--reuid=1500", "--regid=1500", "--clear-groups"] if user else []
     env = {"PATH": os.environ["PATH"] if not user else "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/dev", "TERM": "dumb",
            "NO_COLOR": "1", "LANG": "C.UTF-8", "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory",
            "GIT_CONFIG_VALUE_0": "*", "PYTHONDONTWRITEBYTECODE": "1"}
     if not user:
         env["CARGO_HOME"] = os.environ.get("CARGO_HOME", "/root/.cargo"); env["RUSTUP_HOME"] = os.environ.get("RUSTUP_HOME", "/root/.rustup")
+    tool = command.split()[0]
+    if tool not in ("cd", "echo", "exec", "[", "exit", "source") and not tool.startswith(("(", "./")) and not shutil.which(tool, path=env["PATH"]):
+        return
     done = subprocess.run(argv + ["bash", "-c", command], cwd=P, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=90)
     if done.returncode == 0 and answers and not done.stderr and not done.stdout:
         return
