@@ -1,5 +1,22 @@
 //! Denial facts: what was refused, by whom, why it mattered, and what would cure it.
 
+mod blocking;
+mod classify;
+mod cure;
+mod evidence;
 mod fact;
+mod hints;
+mod host_errors;
+mod host_view;
+mod locate;
+mod merge;
+mod observe;
+mod refusal;
+pub mod stderr;
 
+pub use classify::{MAX_DENIALS, classify};
+pub use evidence::{PolicyViews, RunEvidence};
 pub use fact::{AccessWord, Denial, DenialClass, DenialKind, DeniedProcess, Grant, Witness};
+pub use host_errors::{Cause, HostErrors, translations};
+pub use host_view::{FileState, HostAccess, HostView, ProcessHostView};
+pub use observe::{Aftermath, Observation, Target, TraceCoverage};

@@ -1,0 +1,130 @@
+//! Did a refusal matter: was it why the command failed, or what the command showed?
+#![forbid(unsafe_code)]
+
+use super::merge::Joined;
+use super::{Aftermath, Observation, RunEvidence, Target};
+
+/// Words in which programs say that something could not be done. Used only to tell whether text without an errno may
+/// be about a refusal that is already proven.
+const COULD_NOT: &[&str] = &[
+    "cannot",
+    "can't",
+    "could not",
+    "couldn't",
+    "unable to",
+    "failed to",
+    "denied",
+    "refused",
+    "read-only",
+    "readonly",
+    "not permitted",
+    "permission",
+    "not writable",
+    "unreachable",
+    "403",
+];
+
+/// Marks each access as blocking or not.
+pub(super) fn decide(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Vec<bool> {
+    let failed = evidence.exit_code.is_none_or(|code| code != 0);
+    if !failed {
+        // The status was hidden (a pipe, `; true`) but the message was not; a warning says that the program coped.
+        return accesses.iter().map(|joined| joined.shown && !joined.only_warned).collect();
+    }
+    if accesses.iter().any(|joined| joined.shown) {
+        let all_warnings = accesses.iter().all(|joined| !joined.shown || joined.only_warned);
+        return accesses.iter().map(|joined| joined.shown && (all_warnings || !joined.only_warned)).collect();
+    }
+    let mut blocking = vec![false; accesses.len()];
+    if let Some(last) = silent_cause(accesses, evidence) {
+        blocking[last] = true;
+    }
+    blocking
+}
+
+/// Nothing was shown for any refusal: the last one that can explain the failure, if one can.
+fn silent_cause(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize> {
+    if evidence.timed_out {
+        return None;
+    }
+    let said = said_something_else(evidence);
+    accesses.iter().rposition(|joined| {
+        let refused = &joined.best;
+        if in_passing_by_nature(refused) {
+            return false;
+        }
+        let explains = match refused.aftermath {
+            Aftermath::Continued => false,
+            Aftermath::ProcessExited { code: 0 } => false,
+            Aftermath::ProcessExited { code } => explains_status(code, refused, evidence),
+            Aftermath::Unknown => !said.any || said.could_not,
+        };
+        explains && (!said.any || said.could_not)
+    })
+}
+
+/// The refused process's status is the command's, and is one that a failure gives rather than a program's own choice.
+fn explains_status(code: i32, refused: &Observation, evidence: &RunEvidence<'_>) -> bool {
+    if super::hints::exits_on_failure(evidence.command) {
+        return true;
+    }
+    let comm = refused.process.as_ref().map_or("", |process| process.comm.as_str());
+    let chooses = ["bash", "sh", "dash", "zsh", "python", "node", "perl", "ruby", "java"];
+    // An interpreter that goes on after a refusal ends with whatever its script decides; its own failures are 1 and 2.
+    let chosen = chooses.iter().any(|name| comm.starts_with(name)) && !matches!(code, 1 | 2);
+    evidence.exit_code == Some(code) && !chosen
+}
+
+struct Said {
+    any: bool,
+    could_not: bool,
+}
+
+/// What standard error holds when it holds no message about any refusal.
+fn said_something_else(evidence: &RunEvidence<'_>) -> Said {
+    let tail = &evidence.stderr[evidence.stderr.len().saturating_sub(16 << 10)..];
+    let text = String::from_utf8_lossy(tail).to_lowercase();
+    Said { any: !text.trim().is_empty(), could_not: COULD_NOT.iter().any(|words| text.contains(words)) }
+}
+
+/// Lines in which an access proven by other witnesses may be named: those that say something could not be done.
+pub(super) fn complaining_lines(evidence: &RunEvidence<'_>) -> Vec<String> {
+    let outputs = [evidence.stderr, if super::hints::merges_streams(evidence.command) { evidence.stdout } else { b"" }];
+    let tails = outputs.iter().map(|output| &output[output.len().saturating_sub(64 << 10)..]);
+    tails
+        .flat_map(|tail| tail.split(|byte| *byte == b'\n'))
+        .filter(|line| line.len() <= 4096)
+        .map(|line| String::from_utf8_lossy(line).into_owned())
+        .filter(|line| {
+            let lower = line.to_lowercase();
+            lower.contains("error") || COULD_NOT.iter().any(|words| lower.contains(words))
+        })
+        .take(400)
+        .collect()
+}
+
+/// Caches, histories and probes that programs keep on the side: their refusal never fails a command.
+pub(super) fn in_passing_by_nature(refused: &Observation) -> bool {
+    let Target::Path(path) = &refused.target else { return false };
+    let comm = refused.process.as_ref().map_or("", |process| process.comm.as_str());
+    let text = path.to_string_lossy();
+    let name = path.file_name().map_or(String::new(), |name| name.to_string_lossy().into_owned());
+    let parts = ["__pycache__", ".cache", "_logs", "_update-notifier", "configstore", "fontconfig", ".npm"];
+    let names = [
+        ".bash_history",
+        ".python_history",
+        ".node_repl_history",
+        ".sqlite_history",
+        ".lesshst",
+        ".viminfo",
+        ".wget-hsts",
+        ".rnd",
+    ];
+    let sockets = ["/nscd/socket", "/io.systemd.", "systemd/resolve", "/lttng-ust-"];
+    path.components().any(|part| parts.iter().any(|known| part.as_os_str() == *known))
+        || names.contains(&name.as_str())
+        || name.ends_with(".pyc")
+        || name.contains(".pyc.")
+        || sockets.iter().any(|socket| text.contains(socket))
+        || comm == "git" && name == "index.lock" && refused.aftermath != Aftermath::ProcessExited { code: 128 }
+}

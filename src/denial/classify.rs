@@ -1,0 +1,169 @@
+//! From evidence to denial facts.
+#![forbid(unsafe_code)]
+
+use super::locate::Locator;
+use super::merge::{Accesses, Joined};
+use super::refusal::{fails_anyway, loopback, peer_refused};
+use super::stderr::{Mention, Subject, read_messages};
+use super::{Denial, DenialKind, Observation, PolicyViews, RunEvidence, Target, TraceCoverage, Witness};
+
+/// Denials kept of one run; the rest are counted.
+pub const MAX_DENIALS: usize = 200;
+
+/// The denial facts of a run, in the order they happened, and how many more there were.
+///
+/// Text is a witness only for a path or host that it names and that the policy refuses too. Where the trace saw the
+/// whole run, text about a call it traces proves nothing more: it only tells which refusals were shown.
+#[must_use]
+pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Denial>, u64) {
+    if !views.effective.mode.confines() {
+        return (Vec::new(), 0);
+    }
+    let locator = Locator::new(evidence, *views);
+    let mut accesses = Accesses::default();
+    let mut observed: Vec<_> = evidence.observations.iter().filter(|seen| happened(seen, views)).collect();
+    observed.sort_by_key(|seen| (seen.at.is_none(), seen.at, seen.seq));
+    for observation in observed {
+        accesses.add(observation.clone());
+    }
+    read_text(evidence, &locator, &mut accesses);
+    note_named_lines(evidence, &mut accesses);
+    let accesses = accesses.into_ordered();
+    let blocking = super::blocking::decide(&accesses, evidence);
+    let (kept, omitted) = bound(accesses, blocking);
+    let denials = kept.into_iter().map(|(joined, blocking)| denial(joined, blocking, views)).collect();
+    (denials, omitted.saturating_add(evidence.lost))
+}
+
+/// The access was refused by us rather than failing for a reason of its own before any layer was asked.
+fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
+    if seen.witness != Witness::Trace {
+        return true;
+    }
+    let call = seen.syscall.as_deref().unwrap_or("");
+    let exclusive = ["mkdir", "mknod", "link", "symlink"].iter().any(|name| call.starts_with(name));
+    match &seen.target {
+        Target::Path(path) if !path.starts_with("/proc") => !fails_anyway(seen.kind, path, exclusive, views.host),
+        Target::Net { host, port } if seen.kind == DenialKind::NetConnect && loopback(host).is_some() => {
+            peer_refused(views.effective, host, *port, views.host)
+        }
+        _ => true,
+    }
+}
+
+fn read_text(evidence: &RunEvidence<'_>, locator: &Locator<'_>, accesses: &mut Accesses) {
+    let mut mentions = read_messages(evidence.stderr);
+    if super::hints::merges_streams(evidence.command) {
+        mentions.extend(read_messages(evidence.stdout));
+    }
+    let relayed = super::hints::only_relays(evidence.command);
+    for mention in &mentions {
+        if super::hints::prints_literally(evidence.command, &mention.text)
+            || relayed && quoted_from_elsewhere(mention, evidence.command)
+            || accesses.note(mention, locator)
+        {
+            continue;
+        }
+        let stands = |sighting: &Observation| stands_alone(sighting, evidence, locator);
+        if let Some(sighting) = locator.locate(mention).filter(stands) {
+            accesses.add(sighting).note_message(mention);
+        } else if matches!(mention.subject, Subject::Nothing | Subject::InCommand) {
+            accesses.note_nameless(mention);
+        }
+    }
+}
+
+/// The command only passes text on, and this message is no program's of the command.
+fn quoted_from_elsewhere(mention: &Mention, command: &str) -> bool {
+    let Some(program) = &mention.program else { return true };
+    let shell = matches!(program.as_str(), "bash" | "sh" | "dash");
+    let speaks = command.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').any(|word| word == program);
+    if shell { !command.contains('>') && !command.contains('<') } else { !speaks }
+}
+
+/// What a complete trace would have reported needs its word; the rest (reads, look-ups, the private loopback) it cannot see.
+fn stands_alone(seen: &Observation, evidence: &RunEvidence<'_>, locator: &Locator<'_>) -> bool {
+    let traced = match seen.kind {
+        DenialKind::FsRead
+        | DenialKind::FsExecute
+        | DenialKind::Signal
+        | DenialKind::Capability
+        | DenialKind::Ioctl
+        | DenialKind::Limit => false,
+        DenialKind::NetResolve => return locator.network_is_closed(),
+        DenialKind::NetConnect => !matches!(&seen.target, Target::Net { host, .. } if loopback(host).is_some()),
+        _ => true,
+    };
+    !(traced && evidence.coverage == TraceCoverage::Complete)
+}
+
+/// Messages of no known shape still show a proven refusal when they name its object and say that something failed.
+fn note_named_lines(evidence: &RunEvidence<'_>, accesses: &mut Accesses) {
+    let lines = super::blocking::complaining_lines(evidence);
+    for joined in accesses.iter_mut().filter(|joined| !joined.shown).take(MAX_DENIALS) {
+        let name = match &joined.best.target {
+            Target::Path(path) => path.to_string_lossy().into_owned(),
+            Target::Net { host, .. } => host.clone(),
+            Target::Syscall | Target::None => continue,
+        };
+        let line = lines.iter().find(|line| names(line, &name));
+        if let Some(line) = line.filter(|line| !super::hints::prints_literally(evidence.command, line)) {
+            joined.shown = true;
+            joined.only_warned = line.trim_start().to_lowercase().starts_with("warning");
+        }
+    }
+}
+
+/// The line holds the name as a whole, not as the beginning of a longer one.
+fn names(line: &str, name: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || matches!(c, '/' | '_' | '-');
+    name.len() > 1
+        && line.match_indices(name).any(|(at, _)| {
+            let after = line[at + name.len()..].chars().next();
+            let before = line[..at].chars().next_back();
+            !after.is_some_and(part_of_name) && !before.is_some_and(part_of_name)
+        })
+}
+
+/// Keeps at most [`MAX_DENIALS`], never dropping a blocking one for one in passing.
+fn bound(accesses: Vec<Joined>, blocking: Vec<bool>) -> (Vec<(Joined, bool)>, u64) {
+    let total = accesses.len();
+    let blocked = blocking.iter().filter(|blocking| **blocking).count().min(MAX_DENIALS);
+    let (mut room_blocking, mut room_passing) = (blocked, MAX_DENIALS - blocked);
+    let kept: Vec<_> = accesses
+        .into_iter()
+        .zip(blocking)
+        .filter(|(_, blocking)| {
+            let room = if *blocking { &mut room_blocking } else { &mut room_passing };
+            let fits = *room > 0;
+            *room = room.saturating_sub(1);
+            fits
+        })
+        .collect();
+    let omitted = u64::try_from(total - kept.len()).unwrap_or(u64::MAX);
+    (kept, omitted)
+}
+
+fn denial(joined: Joined, blocking: bool, views: &PolicyViews<'_>) -> Denial {
+    let (widen_to, grant) = super::cure::cure(&joined, views);
+    let best = joined.best;
+    let (path, host, port) = match best.target {
+        Target::Path(path) => (Some(path), None, None),
+        Target::Net { host, port } => (None, Some(host), port),
+        Target::Syscall | Target::None => (None, None, None),
+    };
+    Denial {
+        kind: best.kind,
+        path,
+        host,
+        port,
+        access: best.access,
+        syscall: best.syscall,
+        errno: best.errno,
+        process: best.process,
+        sources: joined.witnesses,
+        blocking,
+        widen_to,
+        grant,
+    }
+}

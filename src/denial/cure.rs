@@ -1,0 +1,145 @@
+//! What would cure a refusal: the narrowest wider mode, and the narrowest extra permission.
+//!
+//! A cure is named only where the host itself would let this user do it; otherwise widening buys nothing but risk.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+
+use super::merge::Joined;
+use super::refusal::{loopback, path_refused, peer_refused};
+use super::{DenialKind, FileState, Grant, HostAccess, HostView, Observation, PolicyViews, Target};
+use crate::policy::{EffectivePolicy, NetworkMode, SandboxMode};
+
+/// Calls that the kernel refuses to an ordinary user whatever the sandbox says.
+const PRIVILEGED_CALLS: &[&str] = &[
+    "acct",
+    "bpf",
+    "clock_adjtime",
+    "clock_settime",
+    "delete_module",
+    "finit_module",
+    "init_module",
+    "ioperm",
+    "iopl",
+    "kexec_file_load",
+    "kexec_load",
+    "open_by_handle_at",
+    "pivot_root",
+    "quotactl",
+    "quotactl_fd",
+    "reboot",
+    "sethostname",
+    "setdomainname",
+    "settimeofday",
+    "swapoff",
+    "swapon",
+    "vhangup",
+];
+
+/// The cure of one access: a mode, a grant, or neither.
+pub(super) fn cure(joined: &Joined, views: &PolicyViews<'_>) -> (Option<SandboxMode>, Option<Grant>) {
+    let refused = &joined.best;
+    if !host_would(refused, views.host) {
+        return (None, None);
+    }
+    let widen = views.effective.mode.wider().find(|mode| {
+        !mode.confines() || (views.wider)(*mode).is_some_and(|policy| permits(&policy, refused, views.host))
+    });
+    (widen, grant(joined))
+}
+
+/// A wider policy lets the access through.
+fn permits(policy: &EffectivePolicy, refused: &Observation, host: &dyn HostView) -> bool {
+    if !policy.mode.confines() {
+        return true;
+    }
+    match (&refused.target, refused.kind) {
+        (_, DenialKind::UnixConnect | DenialKind::Mount | DenialKind::Namespace | DenialKind::Ptrace) => false,
+        (Target::Path(path), kind) => !path_refused(policy, kind, path, host),
+        (Target::Net { host: peer, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
+            !peer_refused(policy, peer, *port, host)
+        }
+        (Target::Net { .. }, _) => policy.network.mode == NetworkMode::Full,
+        (Target::Syscall | Target::None, _) => false,
+    }
+}
+
+/// The host itself would let this user do it.
+fn host_would(refused: &Observation, host: &dyn HostView) -> bool {
+    match (&refused.target, refused.kind) {
+        (Target::Path(path), DenialKind::UnixConnect) => {
+            path.to_string_lossy().starts_with('@')
+                || host.state(path) == FileState::Socket && host.permits(HostAccess::Write, path)
+        }
+        (_, DenialKind::Mount) => host.is_privileged(),
+        (Target::Path(path), kind) => host_would_path(kind, path, host),
+        (Target::Net { port, .. }, DenialKind::NetBind) => {
+            host.is_privileged() || port.is_none_or(|port| port == 0 || port >= 1024)
+        }
+        (Target::Net { host: peer, port }, DenialKind::NetConnect) => match (loopback(peer), port) {
+            (Some(addresses), Some(port)) => addresses.iter().any(|address| host.listens(*address, *port)),
+            _ => true,
+        },
+        (_, DenialKind::Namespace) => host.is_privileged(),
+        (_, DenialKind::Ptrace) => host.is_privileged() || host.may_trace(),
+        (_, DenialKind::Capability) => !host.no_new_privs(),
+        (_, DenialKind::Syscall) => {
+            let privileged = refused.syscall.as_deref().is_some_and(|call| PRIVILEGED_CALLS.contains(&call));
+            !privileged || host.is_privileged()
+        }
+        _ => true,
+    }
+}
+
+fn host_would_path(kind: DenialKind, path: &Path, host: &dyn HostView) -> bool {
+    let exists = host.state(path).exists();
+    let access = match kind {
+        DenialKind::FsCreate if !exists => HostAccess::Create,
+        DenialKind::FsCreate | DenialKind::FsWrite | DenialKind::FsTruncate => HostAccess::Write,
+        DenialKind::FsRemove => HostAccess::Remove,
+        // The destination of a move need not exist.
+        DenialKind::FsRename if exists => HostAccess::Remove,
+        DenialKind::FsRename => HostAccess::Create,
+        DenialKind::FsMetadata => HostAccess::Metadata,
+        DenialKind::FsRead => HostAccess::Read,
+        DenialKind::FsExecute => HostAccess::Execute,
+        _ => return true,
+    };
+    host.permits(access, path)
+}
+
+/// The narrowest permission that would do; `None` for kinds that no grant reaches.
+fn grant(joined: &Joined) -> Option<Grant> {
+    let refused = &joined.best;
+    match (&refused.target, refused.kind) {
+        (Target::Path(path), DenialKind::FsRead | DenialKind::FsExecute) => {
+            Some(Grant { read: vec![path.clone()], ..Grant::default() })
+        }
+        (
+            Target::Path(path),
+            DenialKind::FsCreate
+            | DenialKind::FsWrite
+            | DenialKind::FsTruncate
+            | DenialKind::FsRemove
+            | DenialKind::FsRename
+            | DenialKind::FsMetadata,
+        ) => Some(Grant { write: vec![writable_target(path, joined.temporary)], ..Grant::default() }),
+        (Target::Net { host, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
+            let entry = match port {
+                Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+                Some(port) => format!("{host}:{port}"),
+                None => host.clone(),
+            };
+            Some(Grant { network: vec![entry], ..Grant::default() })
+        }
+        _ => None,
+    }
+}
+
+/// A random name will be another one next time: its directory is what the program needs.
+fn writable_target(path: &Path, temporary: bool) -> PathBuf {
+    match path.parent() {
+        Some(parent) if temporary && parent != Path::new("/") => parent.to_path_buf(),
+        _ => path.to_path_buf(),
+    }
+}

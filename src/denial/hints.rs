@@ -1,0 +1,136 @@
+//! What the command line itself tells when a message is silent: where it went and what it was about to do.
+#![forbid(unsafe_code)]
+
+use super::stderr::Verb;
+
+/// Runtimes that print a name bare and mean it.
+pub(super) fn is_runtime(program: &str) -> bool {
+    matches!(program, "python" | "node" | "npm" | "ruby" | "java" | "perl" | "git" | "tar" | "make" | "cargo" | "go")
+}
+
+/// What the command does, when all of its telling calls agree.
+pub(super) fn verb_in_command(command: &str) -> Option<Verb> {
+    const CALLS: &[(&str, Verb)] = &[
+        (".remove(", Verb::Remove),
+        ("unlink", Verb::Remove),
+        ("rmdir", Verb::Remove),
+        ("rmtree", Verb::Remove),
+        ("rmSync", Verb::Remove),
+        ("chmod", Verb::Metadata),
+        ("chown", Verb::Metadata),
+        ("utime", Verb::Metadata),
+        ("setxattr", Verb::Metadata),
+        ("truncate(", Verb::Truncate),
+        ("symlink", Verb::Create),
+        (".link(", Verb::Create),
+    ];
+    let mut verbs = CALLS.iter().filter(|(call, _)| command.contains(call)).map(|(_, verb)| *verb);
+    let first = verbs.next()?;
+    verbs.all(|verb| verb == first).then_some(first)
+}
+
+/// The directories a command changes to (`cd`, `pushd`, `-C`, `--directory`, `chdir("...")`), in order.
+pub(super) fn directories_in_command(command: &str) -> Vec<String> {
+    let mut directories = Vec::new();
+    let words: Vec<&str> =
+        command.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')')).collect();
+    let mut words = words.into_iter().filter(|word| !word.is_empty()).take(4096);
+    while let Some(word) = words.next() {
+        let directory = match word {
+            "cd" | "pushd" | "-C" | "--directory" | "--chdir" | "--prefix" => words.next(),
+            _ => word
+                .strip_prefix("--directory=")
+                .or_else(|| word.strip_prefix("--prefix="))
+                .or_else(|| word.strip_prefix("-C").filter(|rest| rest.starts_with('/'))),
+        };
+        let Some(directory) = directory.map(|word| word.trim_matches(['"', '\''])) else { continue };
+        let plain = !directory.is_empty() && !directory.contains(['$', '`', '*']) && directory != "-";
+        if plain && directories.len() < 8 {
+            directories.push(directory.to_owned());
+        }
+    }
+    directories
+}
+
+/// The command ends itself with a status of its own choice when something fails (`|| exit`, `|| return`, `|| {`).
+pub(super) fn exits_on_failure(command: &str) -> bool {
+    command.split("||").skip(1).any(|rest| {
+        let rest = rest.trim_start();
+        ["exit", "return", "{", "die", "false"].iter().any(|word| rest.starts_with(word))
+    })
+}
+
+/// The command joins standard error to standard output, so its messages are found there.
+pub(super) fn merges_streams(command: &str) -> bool {
+    ["2>&1", "|&", "&>", ">&", "stderr=subprocess.STDOUT"].iter().any(|join| command.contains(join))
+}
+
+/// Every program of the command only passes text on, so a message of another program in its output is quoted text.
+pub(super) fn only_relays(command: &str) -> bool {
+    const RELAYS: &[&str] = &[
+        "cat",
+        "echo",
+        "printf",
+        "grep",
+        "egrep",
+        "head",
+        "tail",
+        "less",
+        "more",
+        "awk",
+        "cut",
+        "sort",
+        "uniq",
+        "tac",
+        "journalctl",
+        "ls",
+        "true",
+        "false",
+        "exit",
+        "cd",
+        "test",
+        "[",
+        "wc",
+        "tr",
+        "nl",
+        "zcat",
+        "dmesg",
+        "sleep",
+        ":",
+    ];
+    let mut programs = command
+        .split([';', '|', '\n', '&'])
+        .map(|part| part.trim_start_matches(['>', '(', '{', ' ', '1', '2']))
+        .filter_map(|part| part.split_whitespace().next())
+        .peekable();
+    programs.peek().is_some() && programs.all(|program| RELAYS.contains(&program))
+}
+
+/// The command prints this line itself, word for word.
+pub(super) fn prints_literally(command: &str, line: &str) -> bool {
+    let line = line.trim();
+    line.len() >= 12 && command.contains(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_of_a_command() {
+        assert_eq!(directories_in_command("cd /a && (cd b; touch x); git -C c status"), ["/a", "b", "c"]);
+        assert_eq!(directories_in_command("cd \"$HOME\"; cd -; cd 'x'"), ["x"]);
+    }
+
+    #[test]
+    fn agreeing_calls_only() {
+        assert_eq!(verb_in_command("python3 -c 'os.remove(1)'"), Some(Verb::Remove));
+        assert_eq!(verb_in_command("os.remove(1); os.chmod(2)"), None);
+    }
+
+    #[test]
+    fn failure_handlers() {
+        assert!(exits_on_failure("touch /x 2>/dev/null || exit 3"));
+        assert!(!exits_on_failure("touch /x || true; exit 3"));
+    }
+}

@@ -1,0 +1,272 @@
+//! What the host itself would allow: the half of every cure that no policy can give.
+//!
+//! Asked after the run, with the executor's own credentials. A refused access left no trace on the host, so what is true
+//! there now was true when the command tried.
+#![forbid(unsafe_code)]
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::{AccessFlags, faccessat, geteuid};
+use rustix::fs::{StatxAttributes, StatxFlags};
+
+/// What stands at a path, the last link not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileState {
+    /// Nothing, in a directory that exists.
+    Missing,
+    /// Nothing, and its parent is not a directory that could hold it either.
+    NoParent,
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A Unix socket.
+    Socket,
+    /// A device, FIFO or anything else.
+    Other,
+    /// The executor may not look.
+    Unknown,
+}
+
+impl FileState {
+    /// Something is there.
+    #[must_use]
+    pub const fn exists(self) -> bool {
+        !matches!(self, Self::Missing | Self::NoParent | Self::Unknown)
+    }
+}
+
+/// What would be done to a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostAccess {
+    /// Read a file or list a directory.
+    Read,
+    /// Change the content of what exists.
+    Write,
+    /// Add the name to its directory.
+    Create,
+    /// Take the name out of its directory.
+    Remove,
+    /// Change mode, times or attributes.
+    Metadata,
+    /// Execute a file.
+    Execute,
+}
+
+/// Answers about the host, for the user who runs the executor.
+pub trait HostView {
+    /// What stands at a path.
+    fn state(&self, path: &Path) -> FileState;
+    /// The path with the symbolic links of its directories followed as far as they exist; the last component is kept.
+    fn resolve(&self, path: &Path) -> PathBuf;
+    /// The host would let this user do it: permissions, mounts that are read-only on the host, sticky directories,
+    /// immutable and append-only flags.
+    fn permits(&self, access: HostAccess, path: &Path) -> bool;
+    /// A process of the host listens on this TCP port of this loopback address.
+    fn listens(&self, address: IpAddr, port: u16) -> bool;
+    /// The executor is root or holds the capability that mount, ptrace of others and new namespaces need.
+    fn is_privileged(&self) -> bool;
+    /// The executor itself runs with no_new_privs, so set-user-ID programs gain nothing outside the sandbox either.
+    fn no_new_privs(&self) -> bool;
+    /// The host's Yama setting lets a process trace its own descendants.
+    fn may_trace(&self) -> bool;
+}
+
+/// The host this process runs on.
+#[derive(Debug, Default)]
+pub struct ProcessHostView {
+    listeners: OnceLock<HashSet<(IpAddr, u16)>>,
+}
+
+impl ProcessHostView {
+    /// A view that reads the listener table at most once.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+fn may(path: &Path, flags: AccessFlags) -> bool {
+    faccessat(AT_FDCWD, path, flags, AtFlags::AT_EACCESS).is_ok()
+}
+
+fn read_only_mount(path: &Path) -> bool {
+    statvfs(path).is_ok_and(|vfs| vfs.flags().contains(FsFlags::ST_RDONLY))
+}
+
+fn frozen(path: &Path, attributes: StatxAttributes) -> bool {
+    rustix::fs::statx(rustix::fs::CWD, path, rustix::fs::AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)
+        .is_ok_and(|stat| stat.stx_attributes.intersects(attributes))
+}
+
+/// Names may be added to or removed from the directory.
+fn directory_open(directory: &Path, removing: bool) -> bool {
+    // An append-only directory takes new names and gives none up.
+    let flags =
+        if removing { StatxAttributes::IMMUTABLE | StatxAttributes::APPEND } else { StatxAttributes::IMMUTABLE };
+    directory.is_dir()
+        && may(directory, AccessFlags::W_OK | AccessFlags::X_OK)
+        && !read_only_mount(directory)
+        && !frozen(directory, flags)
+}
+
+/// In a sticky directory only the owner of the entry or of the directory (or root) removes an entry.
+fn sticky_forbids(directory: &Path, entry: &std::fs::Metadata) -> bool {
+    let me = geteuid();
+    std::fs::metadata(directory).is_ok_and(|dir| {
+        dir.mode() & 0o1000 != 0 && !me.is_root() && me.as_raw() != dir.uid() && me.as_raw() != entry.uid()
+    })
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+impl HostView for ProcessHostView {
+    fn state(&self, path: &Path) -> FileState {
+        match std::fs::symlink_metadata(path) {
+            Ok(meta) if meta.is_file() => FileState::File,
+            Ok(meta) if meta.is_dir() => FileState::Directory,
+            Ok(meta) if meta.file_type().is_symlink() => FileState::Link,
+            Ok(meta) if meta.file_type().is_socket() => FileState::Socket,
+            Ok(_) => FileState::Other,
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => FileState::Unknown,
+            Err(_) if parent(path).is_dir() => FileState::Missing,
+            Err(_) => FileState::NoParent,
+        }
+    }
+
+    fn resolve(&self, path: &Path) -> PathBuf {
+        let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return path.to_path_buf() };
+        let mut missing: Vec<&OsStr> = vec![name];
+        for ancestor in directory.ancestors() {
+            if let Ok(real) = std::fs::canonicalize(ancestor) {
+                return missing.iter().rev().fold(real, |whole, part| whole.join(part));
+            }
+            missing.extend(ancestor.file_name());
+        }
+        path.to_path_buf()
+    }
+
+    fn permits(&self, access: HostAccess, path: &Path) -> bool {
+        let stuck = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
+        match access {
+            HostAccess::Read => may(path, AccessFlags::R_OK) && (!path.is_dir() || may(path, AccessFlags::X_OK)),
+            HostAccess::Execute => may(path, AccessFlags::X_OK),
+            HostAccess::Write => {
+                may(path, AccessFlags::W_OK) && !read_only_mount(path) && !frozen(path, StatxAttributes::IMMUTABLE)
+            }
+            HostAccess::Create => directory_open(parent(path), false),
+            HostAccess::Remove => std::fs::symlink_metadata(path).is_ok_and(|meta| {
+                directory_open(parent(path), true) && !sticky_forbids(parent(path), &meta) && !frozen(path, stuck)
+            }),
+            HostAccess::Metadata => std::fs::symlink_metadata(path).is_ok_and(|meta| {
+                let me = geteuid();
+                (me.is_root() || me.as_raw() == meta.uid()) && !read_only_mount(path) && !frozen(path, stuck)
+            }),
+        }
+    }
+
+    fn listens(&self, address: IpAddr, port: u16) -> bool {
+        let table = self.listeners.get_or_init(listeners);
+        let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+        table.contains(&(address, port)) || any.iter().any(|any| table.contains(&(*any, port)))
+    }
+
+    fn is_privileged(&self) -> bool {
+        geteuid().is_root()
+            || caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_SYS_ADMIN).unwrap_or(false)
+    }
+
+    fn no_new_privs(&self) -> bool {
+        nix::sys::prctl::get_no_new_privs().unwrap_or(false)
+    }
+
+    fn may_trace(&self) -> bool {
+        // 0 and 1 allow tracing one's own children; 2 asks for CAP_SYS_PTRACE; 3 allows nobody. Absent without Yama.
+        let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
+        match scope.as_deref().map(str::trim) {
+            Ok("2") => self.is_privileged(),
+            Ok("3") => false,
+            _ => true,
+        }
+    }
+}
+
+fn listeners() -> HashSet<(IpAddr, u16)> {
+    let tables = [procfs::net::tcp(), procfs::net::tcp6()];
+    tables
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.state == procfs::net::TcpState::Listen)
+        .map(|entry| (entry.local_address.ip().to_canonical(), entry.local_address.port()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn states_of_paths() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("file"), "x").unwrap();
+        let view = ProcessHostView::new();
+        assert_eq!(view.state(dir.path()), FileState::Directory);
+        assert_eq!(view.state(&dir.path().join("file")), FileState::File);
+        assert_eq!(view.state(&dir.path().join("none")), FileState::Missing);
+        assert_eq!(view.state(&dir.path().join("none/below")), FileState::NoParent);
+        assert_eq!(view.state(&dir.path().join("file/below")), FileState::NoParent);
+    }
+
+    #[test]
+    fn directories_links_are_followed_and_the_last_name_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap().join("real");
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, dir.path().join("link")).unwrap();
+        let view = ProcessHostView::new();
+        assert_eq!(view.resolve(&dir.path().join("link/new/deep")), real.join("new/deep"));
+        assert_eq!(view.resolve(&dir.path().join("link")), dir.path().canonicalize().unwrap().join("link"));
+    }
+
+    #[test]
+    fn a_port_is_seen_while_someone_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(ProcessHostView::new().listens(address.ip(), address.port()));
+        drop(listener);
+        assert!(!ProcessHostView::new().listens(address.ip(), address.port()));
+    }
+
+    #[test]
+    fn permissions_are_those_of_this_user() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "x").unwrap();
+        let view = ProcessHostView::new();
+        assert!(view.permits(HostAccess::Write, &file));
+        assert!(view.permits(HostAccess::Create, &dir.path().join("new")));
+        assert!(!view.permits(HostAccess::Create, &dir.path().join("no/new")));
+        assert!(view.permits(HostAccess::Remove, &file));
+        assert!(!view.permits(HostAccess::Remove, &dir.path().join("new")));
+        assert!(!view.permits(HostAccess::Write, Path::new("/proc/version")));
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o555)).unwrap();
+        // Root writes where the mode says otherwise; an ordinary user does not.
+        assert_eq!(view.permits(HostAccess::Create, &dir.path().join("new")), geteuid().is_root());
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+}

@@ -1,0 +1,234 @@
+//! One denial for each refused access: observations of the same access are joined, the best witness speaking first.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use super::locate::Locator;
+use super::refusal::loopback;
+use super::stderr::{Mention, Subject, Verb};
+use super::{DenialClass, DenialKind, Observation, Target, Witness};
+
+/// An access with everything its witnesses said.
+#[derive(Debug, Clone)]
+pub(super) struct Joined {
+    /// The best witness's account, completed by the others.
+    pub(super) best: Observation,
+    /// All witnesses, best first.
+    pub(super) witnesses: Vec<Witness>,
+    /// A message about it is in the output.
+    pub(super) shown: bool,
+    /// Every message about it calls itself a warning.
+    pub(super) only_warned: bool,
+    /// The name is a random temporary one beside the real target.
+    pub(super) temporary: bool,
+}
+
+impl Joined {
+    pub(super) fn new(best: Observation) -> Self {
+        let witnesses = vec![best.witness];
+        Self { best, witnesses, shown: false, only_warned: true, temporary: false }
+    }
+
+    pub(super) fn add_witness(&mut self, witness: Witness) {
+        if let Err(at) = self.witnesses.binary_search(&witness) {
+            self.witnesses.insert(at, witness);
+        }
+    }
+
+    pub(super) fn note_message(&mut self, mention: &Mention) {
+        self.shown = true;
+        self.only_warned &= mention.warning;
+        self.temporary |= mention.temporary;
+        self.add_witness(Witness::Stderr);
+        let errno = mention.cause.and_then(super::host_errors::Cause::errno);
+        if self.best.errno.is_none() {
+            self.best.errno = errno.map(str::to_owned);
+        }
+    }
+
+    /// Takes in another observation of the same access.
+    fn absorb(&mut self, other: Observation) {
+        self.add_witness(other.witness);
+        let fell_back = self.best.kind == DenialKind::FsRename && other.kind != DenialKind::FsRename;
+        if other.witness < self.best.witness || fell_back && other.witness == self.best.witness {
+            let old = std::mem::replace(&mut self.best, other);
+            self.complete(old, false);
+        } else {
+            self.complete(other, true);
+        }
+    }
+
+    fn complete(&mut self, other: Observation, later: bool) {
+        let best = &mut self.best;
+        best.errno = best.errno.take().or(other.errno);
+        best.syscall = best.syscall.take().or(other.syscall);
+        best.process = best.process.take().or(other.process);
+        best.at = match (best.at, other.at) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        // Of several tries by the same witness the last tells how it ended.
+        if later && other.witness == best.witness || best.aftermath == super::Aftermath::Unknown {
+            best.aftermath = other.aftermath;
+        }
+    }
+}
+
+/// Kinds that are different names of the same intent: to change the content of this path.
+const fn changes_content(kind: DenialKind) -> bool {
+    matches!(kind, DenialKind::FsWrite | DenialKind::FsCreate | DenialKind::FsTruncate)
+}
+
+/// Two kinds at one target are one access. `same_process` widens it to a program's second attempt by other means:
+/// `touch` opens and then sets times, `mv` renames and then copies.
+fn one_access(a: DenialKind, b: DenialKind, same_process: bool) -> bool {
+    let follow_up = |first: DenialKind, second: DenialKind| {
+        changes_content(first) && matches!(second, DenialKind::FsMetadata | DenialKind::FsRename)
+    };
+    a == b || changes_content(a) && changes_content(b) || same_process && (follow_up(a, b) || follow_up(b, a))
+}
+
+/// Accesses found so far, indexed by target.
+#[derive(Debug, Default)]
+pub(super) struct Accesses {
+    list: Vec<Joined>,
+    by_target: HashMap<Target, Vec<usize>>,
+}
+
+impl Accesses {
+    /// Adds an observation, to an access already known where it is the same.
+    pub(super) fn add(&mut self, observation: Observation) -> &mut Joined {
+        let nameless = matches!(observation.target, Target::None | Target::Syscall);
+        let known = self.by_target.get(&observation.target).and_then(|indices| {
+            indices.iter().copied().find(|index| {
+                let best = &self.list[*index].best;
+                let same_call = !nameless || best.syscall == observation.syscall;
+                same_call && one_access(best.kind, observation.kind, same_process(best, &observation))
+            })
+        });
+        if let Some(index) = known {
+            self.list[index].absorb(observation);
+            return &mut self.list[index];
+        }
+        let index = self.list.len();
+        self.by_target.entry(observation.target.clone()).or_default().push(index);
+        self.list.push(Joined::new(observation));
+        &mut self.list[index]
+    }
+
+    /// The known access a message is about; marked as shown.
+    pub(super) fn note(&mut self, mention: &Mention, locator: &Locator<'_>) -> bool {
+        let index = match &mention.subject {
+            Subject::Path(path) => self.at_path(path, mention, locator),
+            Subject::Two(from, to) => {
+                self.at_path(from, mention, locator).or_else(|| self.at_path(to, mention, locator))
+            }
+            Subject::Host { host, port } => self.at_peer(host, *port, mention.verb),
+            Subject::InCommand | Subject::Nothing => None,
+        };
+        let Some(joined) = index.and_then(|index| self.list.get_mut(index)) else { return false };
+        joined.note_message(mention);
+        if let (Subject::Host { host, .. }, Verb::Resolve) = (&mention.subject, mention.verb) {
+            // The kernel saw a datagram to a name server; the program says which name it was for.
+            joined.best.kind = DenialKind::NetResolve;
+            joined.best.target = Target::Net { host: host.clone(), port: None };
+        }
+        true
+    }
+
+    fn at_path(&self, printed: &str, mention: &Mention, locator: &Locator<'_>) -> Option<usize> {
+        let paths = locator.candidates(printed);
+        let exact = paths.iter().find_map(|path| self.by_target.get(&Target::Path(path.clone())));
+        if let Some(indices) = exact {
+            let fits = |index: &&usize| mention_fits(mention, &self.list[**index]);
+            return indices.iter().find(fits).or(indices.last()).copied();
+        }
+        // A directory the text does not tell of (a script's own `cd`): the end of the path has to do.
+        let relative = printed.trim_start_matches("./").trim_start_matches("../");
+        if relative.starts_with('/') || relative.is_empty() || relative.contains("..") {
+            return None;
+        }
+        self.list.iter().rposition(|joined| {
+            matches!(&joined.best.target, Target::Path(path) if path.ends_with(relative))
+                && mention_fits(mention, joined)
+        })
+    }
+
+    fn at_peer(&self, host: &str, port: Option<u16>, verb: Verb) -> Option<usize> {
+        let same_host = |other: &str| {
+            let both_loopback = loopback(host).is_some() && loopback(other).is_some();
+            other.trim_end_matches('.').eq_ignore_ascii_case(host.trim_end_matches('.')) || both_loopback
+        };
+        let same = self.list.iter().position(|joined| match &joined.best.target {
+            Target::Net { host: other, port: known } => {
+                let fits = port.is_none() || known.is_none() || *known == port;
+                joined.best.kind.class() == DenialClass::NetworkAccess && fits && same_host(other)
+            }
+            _ => false,
+        });
+        let name_server = || {
+            self.list.iter().position(|joined| {
+                let asks = matches!(&joined.best.target, Target::Net { port: Some(53), .. });
+                asks && joined.best.kind == DenialKind::NetConnect
+            })
+        };
+        same.or_else(|| (verb == Verb::Resolve).then(name_server).flatten())
+    }
+
+    /// A message without an object: it is about the last access of its class, by that program, that nothing else explains.
+    pub(super) fn note_nameless(&mut self, mention: &Mention) {
+        use super::host_errors::Cause;
+        let Some(cause) = mention.cause else { return };
+        let files = matches!(cause, Cause::Access | Cause::Perm | Cause::ReadOnly | Cause::CrossDevice | Cause::Busy);
+        let class = if files { DenialClass::FileAccess } else { DenialClass::NetworkAccess };
+        let by_program = |joined: &Joined| match (&mention.program, &joined.best.process) {
+            (Some(program), Some(process)) => process.comm.starts_with(program.as_str()),
+            _ => true,
+        };
+        let found = self.list.iter_mut().rev().find(|joined| {
+            let errno_fits = joined.best.errno.is_none() || joined.best.errno.as_deref() == cause.errno();
+            joined.best.kind.class() == class
+                && !joined.shown
+                && errno_fits
+                && !super::blocking::in_passing_by_nature(&joined.best)
+                && by_program(joined)
+        });
+        if let Some(joined) = found {
+            joined.note_message(mention);
+        }
+    }
+
+    /// The accesses in the order they happened: by time where a witness has it, then by each witness's own order.
+    pub(super) fn into_ordered(mut self) -> Vec<Joined> {
+        self.list.sort_by_key(|joined| (joined.best.at.is_none(), joined.best.at, joined.best.seq));
+        self.list
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Joined> {
+        self.list.iter_mut()
+    }
+}
+
+fn same_process(a: &Observation, b: &Observation) -> bool {
+    match (&a.process, &b.process) {
+        (Some(a), Some(b)) => match (a.pid, b.pid) {
+            (Some(a), Some(b)) => a == b,
+            _ => a.comm == b.comm,
+        },
+        _ => false,
+    }
+}
+
+fn mention_fits(mention: &Mention, joined: &Joined) -> bool {
+    let kind = joined.best.kind;
+    match mention.verb {
+        Verb::Remove => kind == DenialKind::FsRemove,
+        Verb::Rename => matches!(kind, DenialKind::FsRename | DenialKind::FsCreate | DenialKind::FsRemove),
+        Verb::Create | Verb::OpenWrite | Verb::Truncate => {
+            changes_content(kind) || matches!(kind, DenialKind::FsMetadata | DenialKind::FsRename)
+        }
+        Verb::Metadata => kind == DenialKind::FsMetadata || changes_content(kind),
+        Verb::Read => matches!(kind, DenialKind::FsRead),
+        _ => true,
+    }
+}

@@ -1,0 +1,293 @@
+//! Messages about peers and names that could not be reached.
+
+use super::mention::{Mention, Subject, Verb};
+use super::quote::quoted_names;
+use crate::denial::host_errors::{Cause, Found};
+
+/// Words before a name that could not be looked up.
+const LOOKUPS: &[&str] = &[
+    "could not resolve hostname ",
+    "could not resolve host: ",
+    "could not resolve proxy: ",
+    "couldn't resolve host ",
+    "could not resolve host ",
+    "unable to resolve host address ",
+    "unable to look up ",
+    "temporary failure resolving ",
+    "getaddrinfo eai_again ",
+    "getaddrinfo enotfound ",
+    "getaddrinfo for host ",
+    "unknownhostexception: ",
+    "could not resolve ",
+    "unknown host ",
+    "bad address ",
+    "dns error: failed to lookup address for ",
+];
+
+/// Words before a peer that could not be reached.
+const CONNECTS: &[&str] = &[
+    "failed to connect to ",
+    "connect to host ",
+    "connection to server at ",
+    "connect econnrefused ",
+    "connect enetunreach ",
+    "connect ehostunreach ",
+    "connect eacces ",
+    "connect eperm ",
+    "could not connect to redis at ",
+    "couldn't connect to server ",
+    "can't connect to mysql server on ",
+    "can't connect to ",
+    "cannot connect to ",
+    "could not connect to ",
+    "unable to connect to ",
+    "connecting to ",
+    "connect to ",
+];
+
+/// Reads a line that tells of a peer or a name.
+pub(super) fn read(line: &str, found: Option<Found>) -> Option<Mention> {
+    let lower = line.to_ascii_lowercase();
+    if lower.len() != line.len() {
+        return None;
+    }
+    let mut mention = lookup(line, &lower)
+        .or_else(|| dial(line, &lower, found))
+        .or_else(|| dev_tcp(line, found))
+        .or_else(|| connect(line, &lower, found))
+        .or_else(|| pool(line, &lower, found))
+        .or_else(|| found.and_then(|found| plain(line, found)))?;
+    let first = line.split([':', ' ']).next().unwrap_or_default();
+    let named = !first.is_empty() && first.len() < 16 && first.bytes().all(|b| b.is_ascii_lowercase() || b == b'-');
+    let glued = first.trim_start_matches(|c: char| c.is_ascii_digit());
+    mention.program = if named && !matches!(first, "error" | "fatal" | "warning") {
+        Some(first.to_owned())
+    } else {
+        lower.contains("curl: (").then(|| "curl".to_owned()).or_else(|| (glued == "curl").then(|| glued.to_owned()))
+    };
+    mention.warning = lower.starts_with("warning");
+    Some(mention)
+}
+
+fn word(text: &str) -> Option<&str> {
+    let word = text.trim_start().split([' ', ',', ';', '(', ')', '|']).next()?;
+    let word =
+        word.trim_matches(['\'', '"', '`', '‘', '’', '“', '”', '<', '>']).trim_end_matches([':', '.', '\'', '"']);
+    (!word.is_empty()).then_some(word)
+}
+
+/// `host:port`, `[v6]:port`, `host/port`, or a bare host.
+pub(crate) fn split_host_port(text: &str) -> (String, Option<u16>) {
+    let text = text.trim();
+    if let Some((host, rest)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return (host.to_owned(), rest.strip_prefix(':').and_then(|port| port.parse().ok()));
+    }
+    if text.matches(':').count() > 1 {
+        // An IPv6 address without brackets, with Node's `::1:8080` port at the end when that leaves an address.
+        if text.parse::<std::net::Ipv6Addr>().is_err()
+            && let Some((host, port)) = text.rsplit_once(':')
+            && host.parse::<std::net::Ipv6Addr>().is_ok()
+        {
+            return (host.to_owned(), port.parse().ok());
+        }
+        if let Some((host, port)) = text.rsplit_once(':')
+            && host.parse::<std::net::Ipv6Addr>().is_ok()
+            && port.len() == 4
+            && port.parse::<u16>().is_ok()
+            && text.starts_with("::1:")
+        {
+            return (host.to_owned(), port.parse().ok());
+        }
+        return (text.to_owned(), None);
+    }
+    match text.rsplit_once([':', '/']) {
+        Some((host, port)) if port.parse::<u16>().is_ok() => (host.to_owned(), port.parse().ok()),
+        _ => (text.to_owned(), None),
+    }
+}
+
+/// A name a resolver could be asked for, or an address.
+fn is_host(host: &str) -> bool {
+    !host.is_empty()
+        && host.len() <= 253
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_:%".contains(&byte))
+        && host.bytes().any(|byte| byte.is_ascii_alphanumeric())
+}
+
+fn host_mention(verb: Verb, text: &str, cause: Option<Cause>) -> Option<Mention> {
+    let (host, port) = split_host_port(text);
+    // A look-up has no port; one that stands beside the name is the service's that was wanted next.
+    let port = port.filter(|_| verb != Verb::Resolve);
+    is_host(&host).then(|| Mention::new(verb, Subject::Host { host, port }, cause))
+}
+
+fn lookup(line: &str, lower: &str) -> Option<Mention> {
+    if let Some((_, rest)) = find_after(line, lower, "lookup ")
+        && (lower.contains("dial ") || lower.contains(" on ") || lower.contains("no such host"))
+    {
+        return host_mention(Verb::Resolve, word(rest)?, Some(Cause::Lookup));
+    }
+    if let Some((_, rest)) = find_after(line, lower, "resolving ")
+        && lower.contains("failed: ")
+    {
+        return host_mention(Verb::Resolve, word(rest)?, Some(Cause::Lookup));
+    }
+    LOOKUPS.iter().find_map(|words| {
+        let (_, rest) = find_after(line, lower, words)?;
+        host_mention(Verb::Resolve, word(rest)?, Some(Cause::Lookup))
+    })
+}
+
+fn find_after<'a>(line: &'a str, lower: &str, words: &str) -> Option<(&'a str, &'a str)> {
+    let at = lower.rfind(words)?;
+    Some((line.get(..at)?, line.get(at + words.len()..)?))
+}
+
+/// Go: `dial tcp 1.2.3.4:80: connect: network is unreachable`.
+fn dial(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
+    let (_, rest) = ["dial tcp ", "dial udp ", "dial tcp4 ", "dial tcp6 "]
+        .iter()
+        .find_map(|words| find_after(line, lower, words))?;
+    let peer = rest.split(": ").next()?.split("->").last()?;
+    host_mention(Verb::Connect, peer, Some(network_cause(found?.cause)?))
+}
+
+/// Bash: `bash: line 1: /dev/tcp/1.1.1.1/80: Network is unreachable`, and `bash: connect: ...` without an object.
+fn dev_tcp(line: &str, found: Option<Found>) -> Option<Mention> {
+    let (_, rest) = line.split_once(": /dev/tcp/").or_else(|| line.split_once(": /dev/udp/"))?;
+    let (host, rest) = rest.split_once('/')?;
+    let port = rest.split(':').next()?;
+    let cause = found.map(|found| found.cause);
+    // Bash reports a name it cannot look up as an invalid argument or a missing file after the resolver's own line.
+    host_mention(Verb::Connect, &format!("{host}:{port}"), cause.filter(|cause| *cause != Cause::Missing))
+}
+
+fn network_cause(cause: Cause) -> Option<Cause> {
+    matches!(
+        cause,
+        Cause::NetUnreachable
+            | Cause::HostUnreachable
+            | Cause::Refused
+            | Cause::Family
+            | Cause::AddressUnavailable
+            | Cause::Access
+            | Cause::Perm
+            | Cause::Lookup
+    )
+    .then_some(cause)
+}
+
+fn connect(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
+    let (_, rest) = CONNECTS.iter().find_map(|words| find_after(line, lower, words))?;
+    let reason = found.and_then(|found| network_cause(found.cause));
+    // curl has its own words for a refused connection, with and without the errno.
+    let curl = lower.ends_with("couldn't connect to server") || lower.ends_with("could not connect to server");
+    if reason.is_none() && !curl {
+        let coded = ["econnrefused", "enetunreach", "ehostunreach", "eacces", "eperm"];
+        let code = coded.iter().find(|code| lower.contains(&format!("connect {code} ")))?;
+        return host_mention(Verb::Connect, word(rest)?, Cause::from_errno(&code.to_ascii_uppercase()));
+    }
+    let peer = word(rest)?;
+    let cause = reason.or(curl.then_some(Cause::Refused));
+    let verb = if cause == Some(Cause::Lookup) { Verb::Resolve } else { Verb::Connect };
+    let mut mention = host_mention(verb, peer, cause)?;
+    if let Subject::Host { port, .. } = &mut mention.subject
+        && port.is_none()
+    {
+        *port = lower.split(" port ").nth(1).and_then(word).and_then(|port| port.parse().ok());
+        // wget: `Connecting to host (host)|1.2.3.4|:80... failed: ...`
+        *port = port.or_else(|| rest.split("|:").nth(1)?.split('.').next()?.parse().ok());
+    }
+    Some(mention)
+}
+
+/// Python's urllib3: `HTTPSConnectionPool(host='pypi.org', port=443): Max retries exceeded ... [Errno -3] ...`.
+fn pool(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
+    let cause = found.and_then(|found| network_cause(found.cause))?;
+    let verb = if cause == Cause::Lookup { Verb::Resolve } else { Verb::Connect };
+    if let Some((_, rest)) = find_after(line, lower, "host='") {
+        let (host, rest) = rest.split_once('\'')?;
+        let port = rest.strip_prefix(", port=").and_then(word);
+        return host_mention(verb, &port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}")), Some(cause));
+    }
+    // pip names no host in its retries; its index is the default unless the command says otherwise.
+    lower.contains("newconnectionerror").then(|| {
+        let mut mention = Mention::new(verb, Subject::InCommand, Some(cause));
+        mention.call = lower.contains("pip._vendor").then(|| "pip".to_owned());
+        mention
+    })
+}
+
+/// `program: host: reason`, and messages that name no peer at all (`socket.gaierror: [Errno -3] ...`).
+fn plain(line: &str, found: Found) -> Option<Mention> {
+    let cause = network_cause(found.cause).filter(|cause| !matches!(cause, Cause::Access | Cause::Perm))?;
+    let tail = line[found.end..].trim_matches(['.', ' ', ')', '>', '"', '\'', ']', ';', ',', '}']);
+    let head = line[..found.start].trim_end().trim_end_matches([':', '(', '-', ',']).trim_end();
+    if !(tail.is_empty() || tail.starts_with("(os error ") || tail.starts_with("at "))
+        || head.is_empty() && line.starts_with(' ')
+    {
+        return None;
+    }
+    let verb = if cause == Cause::Lookup { Verb::Resolve } else { Verb::Connect };
+    let last = head.rsplit(": ").next().unwrap_or(head);
+    let name = quoted_names(last).into_iter().next_back().map(|quoted| quoted.name);
+    let candidate = name.unwrap_or_else(|| last.to_owned());
+    let named = candidate.contains('.') || candidate.parse::<std::net::IpAddr>().is_ok() || candidate == "localhost";
+    let exception = candidate.ends_with("Exception") || candidate.contains("Error") || candidate == "socket.gaierror";
+    if head.contains(": ") && named && !exception {
+        return host_mention(verb, &candidate, Some(cause));
+    }
+    Some(Mention::new(verb, Subject::InCommand, Some(cause)))
+}
+
+/// The peers a command line names: URLs, `("host", port)` pairs, `/dev/tcp/host/port`, `host port` after the usual tools.
+pub(crate) fn command_peers(command: &str) -> Vec<(String, Option<u16>)> {
+    let mut peers: Vec<(String, Option<u16>)> = Vec::new();
+    let mut add = |host: &str, port: Option<u16>| {
+        let peer = (host.to_owned(), port);
+        if is_host(host) && peers.len() < 8 && !peers.contains(&peer) {
+            peers.push(peer);
+        }
+    };
+    for (at, mark) in command.match_indices("://").take(8) {
+        let scheme = command[..at].rsplit(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or("");
+        let authority =
+            command[at + mark.len()..].split(['/', ' ', '"', '\'', ')', '?', ';', '`']).next().unwrap_or("");
+        let (host, port) = split_host_port(authority.rsplit('@').next().unwrap_or(authority));
+        let usual = match scheme {
+            "http" | "ws" => Some(80),
+            "https" | "wss" => Some(443),
+            "git" => Some(9418),
+            "ssh" => Some(22),
+            "ftp" => Some(21),
+            _ => None,
+        };
+        if scheme != "file" {
+            add(&host, port.or(usual));
+        }
+    }
+    for (at, mark) in command.match_indices("(\"").chain(command.match_indices("('")).take(16) {
+        let rest = &command[at + mark.len()..];
+        let Some((host, rest)) = rest.split_once(['"', '\'']) else { continue };
+        let Some(port) = rest.strip_prefix(',').map(str::trim_start) else { continue };
+        let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
+        if let Ok(port) = digits.parse() {
+            add(host, Some(port));
+        }
+    }
+    let words: Vec<&str> = command.split_whitespace().take(256).collect();
+    for (at, tool) in words.iter().enumerate() {
+        let tool = tool.rsplit('/').next().unwrap_or(tool);
+        if !matches!(tool, "ping" | "nc" | "ncat" | "telnet" | "curl" | "wget" | "nslookup" | "dig" | "host") {
+            continue;
+        }
+        let mut arguments =
+            words[at + 1..].iter().skip_while(|word| word.starts_with('-') || word.bytes().all(|b| b.is_ascii_digit()));
+        if let Some(host) = arguments.next().filter(|host| !host.contains("://") && host.contains('.')) {
+            let port = arguments.next().and_then(|port| port.parse().ok());
+            let (host, own) = split_host_port(host.trim_matches(['"', '\'']));
+            add(&host, own.or(port));
+        }
+    }
+    peers
+}
