@@ -2,5 +2,6 @@
 
 pub mod denial;
 pub mod executor;
+pub(crate) mod kernel;
 pub mod launcher;
 pub mod policy;

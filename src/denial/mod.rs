@@ -2,6 +2,7 @@
 
 mod fact;
 mod observe;
+pub mod trace;
 
 pub use fact::{AccessWord, Denial, DenialClass, DenialKind, DeniedProcess, Grant, Witness};
 pub use observe::{Aftermath, Observation, Target, TraceCoverage};
