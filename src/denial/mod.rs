@@ -13,6 +13,7 @@ mod merge;
 mod observe;
 mod refusal;
 pub mod stderr;
+pub mod trace;
 
 pub use classify::{MAX_DENIALS, classify};
 pub use evidence::{PolicyViews, RunEvidence};

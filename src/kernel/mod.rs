@@ -10,6 +10,7 @@ mod keyring;
 mod landlock;
 mod loopback;
 mod mount;
+pub(crate) mod notify;
 mod process;
 mod seccomp;
 

@@ -1,0 +1,241 @@
+//! The supervisor: one thread for all traced runs of an executor.
+//!
+//! The thread owns every listener. When it ends, for whatever reason, the listeners close and the kernel answers `ENOSYS` to the traced
+//! calls of whatever still runs: nothing waits for ever and nothing is let through.
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::record::TraceRecord;
+use super::run::Run;
+use super::watch::Watch;
+use crate::kernel::notify;
+
+/// Calls answered for a run that is being finished.
+const MAX_DRAINED: usize = 1000;
+/// How long `finish` waits for the thread, which answers a call in microseconds.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Listeners told of at once.
+const EVENTS: usize = 64;
+/// Epoll data of the wake-up descriptor; runs are numbered from 1.
+const WAKE: u64 = 0;
+
+enum Command {
+    Attach(u64, OwnedFd, Box<Watch>, Sender<io::Result<()>>),
+    Finish(u64, Sender<TraceRecord>),
+    Stop,
+}
+
+/// The way to the thread.
+#[derive(Debug)]
+struct Line {
+    commands: Sender<Command>,
+    wake: EventFd,
+}
+
+impl Line {
+    fn send(&self, command: Command) -> io::Result<()> {
+        self.commands.send(command).map_err(|_| gone())?;
+        self.wake.write(1).map_err(io::Error::from)?;
+        Ok(())
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the trace supervisor has ended")
+}
+
+/// The supervisor of one executor. Dropping it ends its thread and refuses the traced calls of what still runs.
+#[derive(Debug)]
+pub struct Supervisor {
+    line: Arc<Line>,
+    next: std::sync::atomic::AtomicU64,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// One traced run. Dropping it without [`finish`](Self::finish) ends the trace of the run, whose traced calls then fail.
+#[derive(Debug)]
+pub struct TraceHandle {
+    line: Arc<Line>,
+    id: u64,
+    finished: bool,
+}
+
+impl Supervisor {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the kernel has no seccomp notifications, or a descriptor or the thread cannot be had.
+    pub fn start() -> io::Result<Self> {
+        notify::check_sizes()?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let (commands, received) = channel();
+        let line = Arc::new(Line { commands, wake });
+        epoll.add(&line.wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
+        let inner = Thread { epoll, line: Arc::clone(&line), received, runs: HashMap::new(), broken: HashMap::new() };
+        let thread = std::thread::Builder::new().name("stockade-trace".to_owned()).spawn(move || inner.work())?;
+        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Some(thread) })
+    }
+
+    /// Takes over the listener of a trace filter. From here on its calls are answered.
+    ///
+    /// # Errors
+    /// When the thread has ended or the listener cannot be watched. The listener is then closed, so the run fails closed.
+    pub fn attach(&self, listener: OwnedFd, watch: Watch) -> io::Result<TraceHandle> {
+        let id = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let (reply, answer) = channel();
+        self.line.send(Command::Attach(id, listener, Box::new(watch), reply))?;
+        answer.recv_timeout(PATIENCE).map_err(|_| gone())??;
+        Ok(TraceHandle { line: Arc::clone(&self.line), id, finished: false })
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // An error means that the thread has ended already.
+        if self.line.send(Command::Stop).is_err() {
+            tracing::debug!("the trace supervisor had ended before it was stopped");
+        }
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the trace supervisor panicked; traced calls were refused since");
+        }
+    }
+}
+
+impl TraceHandle {
+    /// Answers what is pending, ends the trace of the run and returns what it saw. To be called when the command has ended:
+    /// what still runs is refused its traced calls from here on.
+    ///
+    /// # Errors
+    /// When the thread has ended or does not answer: nothing is then known of the run.
+    pub fn finish(mut self) -> io::Result<TraceRecord> {
+        self.finished = true;
+        let (reply, answer) = channel();
+        self.line.send(Command::Finish(self.id, reply))?;
+        answer.recv_timeout(PATIENCE).map_err(|_| gone())
+    }
+}
+
+impl Drop for TraceHandle {
+    fn drop(&mut self) {
+        if !self.finished && self.line.send(Command::Finish(self.id, channel().0)).is_err() {
+            tracing::debug!("the trace supervisor had ended before its run");
+        }
+    }
+}
+
+struct Thread {
+    epoll: Epoll,
+    line: Arc<Line>,
+    received: Receiver<Command>,
+    runs: HashMap<u64, Run>,
+    /// Records of runs whose listener had to be closed.
+    broken: HashMap<u64, TraceRecord>,
+}
+
+impl Thread {
+    fn work(mut self) {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        loop {
+            let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
+                Ok(count) => count,
+                Err(Errno::EINTR) => continue,
+                Err(error) => {
+                    tracing::error!(%error, "the trace supervisor cannot wait; traced calls are refused from here on");
+                    return;
+                }
+            };
+            for event in &events[..count] {
+                match event.data() {
+                    WAKE if !self.obey() => return,
+                    WAKE => {}
+                    id => self.serve(id, event.events()),
+                }
+            }
+        }
+    }
+
+    /// Carries out the commands that wait. `false` when the thread is to end.
+    fn obey(&mut self) -> bool {
+        // EAGAIN: an earlier round has read the counter.
+        if let Err(error) = self.line.wake.read()
+            && error != Errno::EAGAIN
+        {
+            tracing::error!(%error, "the trace supervisor lost its wake-up");
+            return false;
+        }
+        while let Ok(command) = self.received.try_recv() {
+            match command {
+                Command::Stop => return false,
+                Command::Attach(id, listener, watch, reply) => {
+                    let run = Run::new(listener, *watch);
+                    let added = self.epoll.add(run.listener(), EpollEvent::new(EpollFlags::EPOLLIN, id));
+                    if added.is_ok() {
+                        self.runs.insert(id, run);
+                    }
+                    answer(&reply, added.map_err(io::Error::from));
+                }
+                Command::Finish(id, reply) => {
+                    if let Some(record) = self.finish(id) {
+                        answer(&reply, record);
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn serve(&mut self, id: u64, events: EpollFlags) {
+        let Some(run) = self.runs.get_mut(&id) else { return };
+        if !events.contains(EpollFlags::EPOLLIN) {
+            // Everything in it has ended. Its record waits for `finish`.
+            if let Err(error) = self.epoll.delete(run.listener()) {
+                tracing::debug!(%error, "a listener had left the watch already");
+            }
+            return;
+        }
+        if let Err(error) = run.serve() {
+            tracing::warn!(%error, "a traced run could not be answered; its traced calls are refused from here on");
+            if let Some(run) = self.runs.remove(&id) {
+                self.broken.insert(id, run.finish(true));
+            }
+        }
+    }
+
+    fn finish(&mut self, id: u64) -> Option<TraceRecord> {
+        let Some(mut run) = self.runs.remove(&id) else { return self.broken.remove(&id) };
+        for _ in 0..MAX_DRAINED {
+            if !pending(&run) || !run.serve().unwrap_or(false) {
+                break;
+            }
+        }
+        Some(run.finish(false))
+    }
+}
+
+fn pending(run: &Run) -> bool {
+    let mut wanted = [PollFd::new(run.listener(), PollFlags::POLLIN)];
+    poll(&mut wanted, PollTimeout::ZERO).is_ok_and(|n| n > 0)
+        && wanted[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+}
+
+/// Whoever asked may have stopped waiting.
+fn answer<T>(reply: &Sender<T>, value: T) {
+    if reply.send(value).is_err() {
+        tracing::debug!("nobody waits for the trace supervisor's answer");
+    }
+}

@@ -1,0 +1,91 @@
+//! What the supervisor is told about a run: the policy, and which mechanism carries it out.
+#![forbid(unsafe_code)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::policy::{EffectivePolicy, NetworkMode, SyscallRule};
+
+/// What refuses file access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileBackend {
+    /// Read-only mounts, which answer `EROFS`; behind them Landlock when `landlock`, which answers `EACCES`.
+    Mounts {
+        /// Landlock stands behind the mounts.
+        landlock: bool,
+    },
+    /// Landlock alone. It does not see metadata.
+    Landlock,
+}
+
+/// What refuses network access.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetBackend {
+    /// A network namespace with its own loopback and nothing else.
+    Namespace,
+    /// Landlock rules on TCP.
+    Landlock,
+    /// Nothing.
+    None,
+}
+
+/// What refuses signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalBackend {
+    /// A PID namespace: outside processes do not exist (`ESRCH`).
+    Namespace,
+    /// Landlock's signal scope (`EPERM`).
+    Landlock,
+    /// Nothing.
+    None,
+}
+
+/// One run as the supervisor knows it.
+#[derive(Debug, Clone)]
+pub struct Watch {
+    /// The policy in force.
+    pub policy: Arc<EffectivePolicy>,
+    /// The refused calls that the trace filter was compiled for; each is answered with its errno and never carried out.
+    pub rules: Arc<[SyscallRule]>,
+    /// Paths that the sandbox itself leaves writable whatever the policy's rules (`/dev`, `/proc`). A read-only mount beneath one still counts.
+    pub also_writable: Vec<PathBuf>,
+    /// What refuses file access.
+    pub files: FileBackend,
+    /// What refuses network access.
+    pub network: NetBackend,
+    /// TCP ports that Landlock's rules leave open (the proxy's); of no meaning in a network namespace.
+    pub open_ports: Vec<u16>,
+    /// What refuses signals.
+    pub signals: SignalBackend,
+    /// When the command started; observations are timed from here.
+    pub started: Instant,
+}
+
+impl Watch {
+    /// True when the policy lets this path be written.
+    pub(crate) fn may_write(&self, path: &Path) -> bool {
+        self.policy.decide(path).writable
+    }
+
+    /// True when the policy lets every child of this directory be written without looking at its name.
+    pub(crate) fn uniform(&self, directory: &Path) -> bool {
+        self.may_write(directory)
+            && !self.policy.rules.iter().any(|rule| rule.path != directory && rule.path.starts_with(directory))
+    }
+
+    /// True when the sandbox leaves this path writable though no rule says so.
+    pub(crate) fn left_open(&self, path: &Path) -> bool {
+        self.also_writable.iter().any(|open| path.starts_with(open))
+    }
+
+    /// True when a rule stands beneath this path, so that it had to be pinned in place.
+    pub(crate) fn rule_beneath(&self, path: &Path) -> bool {
+        self.policy.rules.iter().any(|rule| rule.path.starts_with(path))
+    }
+
+    /// True when addresses beyond the loopback are out of reach.
+    pub(crate) fn network_closed(&self) -> bool {
+        self.network != NetBackend::None && self.policy.network.mode != NetworkMode::Full
+    }
+}
