@@ -3,4 +3,5 @@
 pub mod denial;
 pub mod executor;
 pub mod launcher;
+pub mod network;
 pub mod policy;
