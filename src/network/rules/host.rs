@@ -28,7 +28,7 @@ pub struct Destination {
 }
 
 /// Why a spelling of a host was refused. Each message ends with what to write instead.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum HostError {
     /// Nothing there.
     #[error("it is empty; write a host name or an address")]
