@@ -7,6 +7,7 @@ pub mod host;
 mod kernel;
 pub mod launcher;
 pub mod local;
+pub mod network;
 pub mod output;
 pub mod plan;
 pub mod policy;
