@@ -1,5 +1,6 @@
 //! stockade runs the shell commands of AI agents on Linux, confined by a mode, and says what it refused.
 
+pub mod approval;
 pub mod denial;
 pub mod environment;
 pub mod executor;
@@ -12,3 +13,5 @@ pub mod output;
 pub mod plan;
 pub mod policy;
 pub mod sandboxed;
+pub mod session;
+pub mod tool;
