@@ -41,6 +41,8 @@ PROBE(p_int80, "int80", 2)
         result = int80(37, number(argv[1]), SIGUSR1, 0);
     else if (!strcmp(argv[0], "chmod"))
         result = int80(15, (long)low_copy(argv[1]), 0777, 0);
+    else if (!strcmp(argv[0], "chmod-suid"))
+        result = int80(15, (long)low_copy(argv[1]), 04755, 0);
     else if (!strcmp(argv[0], "unshare"))
         result = int80(310, CLONE_NEWUSER, 0, 0);
     else if (!strcmp(argv[0], "unlink"))

@@ -106,6 +106,8 @@ PROBE(p_fspick, "fspick", 1) { return outcome(sys(SYS_fspick, AT_FDCWD, argv[0],
 
 PROBE(p_pivot, "pivot-root", 1)
 {
+    if (sys(SYS_mount, argv[0], argv[0], NULL, MS_BIND, NULL))
+        return refused("bind");
     if (chdir(argv[0]))
         return refused("chdir");
     return outcome(sys(SYS_pivot_root, ".", "."));

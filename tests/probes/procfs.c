@@ -64,7 +64,7 @@ PROBE(p_ancestors, "ancestors-environ", 1)
             text[got] = 0;
             /* Only the test's own line is printed; whatever else stands there is nobody's business. */
             for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-                if (!strncmp(line, "STOCKADE_CANARY=", 16))
+                if (strstr(line, "canary-stk"))
                     printf("%d: %s\n", pid, line), seen = 1;
         }
         if (fd >= 0)

@@ -187,6 +187,7 @@ PROBE(p_victim, "victim", 3)
     struct objects objects;
     const char *token = argv[0], *directory = argv[1], *canary = getenv("STOCKADE_CANARY");
     snprintf(secret, sizeof secret, "%s", canary ? canary : "");
+    setpgid(0, 0);
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     int signals = signalfd(-1, &all, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -246,5 +247,14 @@ PROBE(p_victim, "victim", 3)
         }
     }
     remove_objects(&objects, token);
+    return DONE;
+}
+
+/* Removes what a bystander that was killed could not remove. */
+PROBE(p_victim_cleanup, "victim-cleanup", 3)
+{
+    key_t key = (key_t)number(argv[1]);
+    struct objects left = {shmget(key, 0, 0), semget(key, 0, 0), msgget(key, 0), NULL, NULL, -1, number(argv[2])};
+    remove_objects(&left, argv[0]);
     return DONE;
 }

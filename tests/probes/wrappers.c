@@ -42,6 +42,7 @@ PROBE(p_with_session, "with-session", 2)
         return BUG;
     if (sys(SYS_add_key, "user", name, canary, strlen(canary), KEY_SPEC_SESSION_KEYRING) < 0)
         return BUG;
+    unsetenv("STOCKADE_CANARY");
     return run(command_of(argv));
 }
 
