@@ -158,7 +158,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         world("open {home}/.bashrc wronly,append"),
         world("sh:printf x >>{home}/.profile"),
         world("open {home}/.config/new wronly,creat"),
-        world("open {bin}/probe wronly"),
+        world("open {bin}/probe wronly").nobody("a program that runs cannot be opened for writing"),
         world("replace-by-symlink /etc/passwd {bin}/probe rename"),
         // A link that came with the repository and leads out of it.
         world("open {ws}/way-out/file wronly,append"),

@@ -51,7 +51,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     let claim = |args: &str| Attack::new("family", Claim, args);
     all.extend([
         claim("socket 40 1 0"),
-        claim("socket 40 2 0"),
+        claim("socket 40 2 0").nobody("vsock has no datagrams here"),
         claim("socket-high 40 1 0"),
         claim("vsock"),
         claim("uring-socket 40"),
@@ -63,10 +63,10 @@ pub(crate) fn attacks() -> Vec<Attack> {
         claim("socket 10 3 58").root(),
         claim("socket 38 5 0").nobody("this kernel has no AF_ALG"),
         claim("socket 44 3 0").root(),
-        claim("socket 15 3 2").root(),
+        claim("socket 15 3 2").nobody("no AF_KEY in this kernel"),
         claim("netlink-bind 9 1").root(),
         claim("netlink-bind 15 1").landlock_only().gap(TCP),
-        claim("netlink-newlink").root().own("-n"),
+        claim("netlink-setlink").root().own("-n"),
         claim("socket 31 3 1").nobody("no Bluetooth in this kernel"),
         claim("socket 29 3 1").nobody("no CAN in this kernel"),
         claim("socket 30 1 0").nobody("no TIPC in this kernel"),

@@ -196,13 +196,10 @@ pub(crate) fn observe(template: &Template, place: &Place, row: &Attack, commands
 
     let before = scene.world(&whole, &special);
     let finished = run(&words, &env, &workspace, Duration::from_secs(120));
-    let survivors = lingering(&scene, matches!(place, Place::Sandbox { .. }));
+    let unconfined = *place == Place::Unconfined;
+    let survivors = if unconfined && row.effect != Effect::Survivor { 0 } else { lingering(&scene, !unconfined) };
     let after = scene.world(&whole, &special);
-    let seen = describe(&scene, finished, commands.len(), survivors, changes(&before, &after), place, row.around);
-    if seen.changes.iter().any(|line| line.contains("cannot be run")) {
-        scene.end_survivors();
-    }
-    seen
+    describe(&scene, finished, commands.len(), survivors, changes(&before, &after), place, row.around)
 }
 
 /// Confined, nothing may be left when the run has returned, give or take the kernel's own tidying.

@@ -22,7 +22,6 @@ pub(crate) enum Effect {
 pub(crate) enum Able {
     Both,
     Root,
-    User,
     /// Nobody on this host, and why; tried inside the sandbox all the same.
     Nobody(&'static str),
 }
@@ -93,11 +92,6 @@ impl Attack {
 
     pub(crate) fn root(mut self) -> Self {
         self.able = Able::Root;
-        self
-    }
-
-    pub(crate) fn user(mut self) -> Self {
-        self.able = Able::User;
         self
     }
 

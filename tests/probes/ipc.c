@@ -60,7 +60,8 @@ PROBE(p_shm_open, "posix-shm", 1)
     return DONE;
 }
 
-PROBE(p_sysv_new, "sysv-leave", 1)
+PROBE(p_sysv_own, "sysv-own", 0)
 {
-    return outcome(sys(SYS_shmget, (key_t)number(argv[0]), 4096L, IPC_CREAT | 0600));
+    int id = (int)sys(SYS_shmget, IPC_PRIVATE, 4096L, IPC_CREAT | 0600);
+    return id < 0 ? refused("shmget") : outcome(sys(SYS_shmctl, id, IPC_RMID, NULL));
 }

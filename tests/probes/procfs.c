@@ -131,6 +131,9 @@ PROBE(p_write_same, "write-same", 1)
         return refused("read");
     if (got == 0)
         text[0] = '\n', got = 1;
+    char *chosen = memchr(text, '[', (size_t)got), *end = memchr(text, ']', (size_t)got);
+    if (chosen && end && chosen < end) /* of several words, the one in brackets is the value */
+        got = end - chosen - 1, memmove(text, chosen + 1, (size_t)got);
     fd = open(argv[0], O_WRONLY);
     if (fd < 0)
         return errno == ENOENT ? untried("no such file") : refused("open for writing");

@@ -164,7 +164,7 @@ static void make_objects(struct objects *objects, const char *token, key_t key)
     close(fd);
     snprintf(name, sizeof name, "stockade:%s", token);
     sys(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL);
-    objects->key = sys(SYS_add_key, "user", name, secret, strlen(secret), KEY_SPEC_USER_KEYRING);
+    objects->key = sys(SYS_add_key, "user", name, secret, strlen(secret), KEY_SPEC_SESSION_KEYRING);
     sys(SYS_keyctl, KEYCTL_SETPERM, objects->key, 0x3f3f0000L);
 }
 
@@ -177,7 +177,6 @@ static void remove_objects(const struct objects *objects, const char *token)
     msgctl(objects->msg, IPC_RMID, NULL);
     mq_unlink(name);
     shm_unlink(name);
-    sys(SYS_keyctl, KEYCTL_UNLINK, objects->key, KEY_SPEC_USER_KEYRING);
 }
 
 PROBE(p_victim, "victim", 3)
@@ -251,10 +250,10 @@ PROBE(p_victim, "victim", 3)
 }
 
 /* Removes what a bystander that was killed could not remove. */
-PROBE(p_victim_cleanup, "victim-cleanup", 3)
+PROBE(p_victim_cleanup, "victim-cleanup", 2)
 {
     key_t key = (key_t)number(argv[1]);
-    struct objects left = {shmget(key, 0, 0), semget(key, 0, 0), msgget(key, 0), NULL, NULL, -1, number(argv[2])};
+    struct objects left = {shmget(key, 0, 0), semget(key, 0, 0), msgget(key, 0), NULL, NULL, -1, 0};
     remove_objects(&left, argv[0]);
     return DONE;
 }

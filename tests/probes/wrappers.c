@@ -124,27 +124,32 @@ PROBE(p_pty, "with-pty", 1)
     signal(SIGTTOU, SIG_IGN);
     pid_t child = fork();
     if (child == 0) {
-        signal(SIGHUP, SIG_DFL);
-        signal(SIGTTOU, SIG_DFL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
         setpgid(0, 0);
         tcsetpgrp(slave, getpid());
+        signal(SIGHUP, SIG_DFL);
+        signal(SIGTTOU, SIG_DFL);
         for (int fd = 0; fd < 3; fd++)
             dup2(slave, fd);
         close(slave);
         _exit(run(command_of(argv)));
     }
-    int status = 0;
-    for (;;) { /* a command may fill the terminal; keep it empty until the command ends */
+    int status = 0, ended = 0;
+    for (;;) { /* a command may fill the terminal: it is kept empty until the command has ended, and once more then */
         struct pollfd ready = {master, POLLIN, 0};
-        if (poll(&ready, 1, 20) > 0) {
-            ssize_t got = read(master, buffer, sizeof buffer);
-            if (got > 0)
-                (void)!write(1, buffer, (size_t)got);
+        ssize_t got = 0;
+        if (poll(&ready, 1, ended ? 0 : 10) > 0 && (got = read(master, buffer, sizeof buffer)) > 0)
+            (void)!write(1, buffer, (size_t)got);
+        if (ended && got <= 0)
+            break;
+        if (!ended && waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
+            ended = 1;
+            if (WIFSTOPPED(status)) {
+                dprintf(report, "TERMINAL stopped the command with signal %d\n", WSTOPSIG(status));
+                kill(child, SIGKILL);
+                wait_for(child);
+            }
         }
-        if (waitpid(child, &status, WNOHANG) == child && !(poll(&ready, 1, 0) > 0 && (ready.revents & POLLIN)))
-            break;
-        if (waitpid(child, NULL, WNOHANG) < 0 && errno == ECHILD && !(ready.revents & POLLIN))
-            break;
     }
     tcsetpgrp(slave, getpgrp());
     if (ioctl(slave, FIONREAD, &waiting) == 0 && waiting)

@@ -79,7 +79,6 @@ pub(crate) fn build() -> PathBuf {
 pub(crate) struct Finished {
     pub(crate) stdout: String,
     pub(crate) stderr: String,
-    pub(crate) code: Option<i32>,
     pub(crate) hung: bool,
 }
 
@@ -97,7 +96,7 @@ pub(crate) fn run(words: &[String], env: &[(String, String)], directory: &Path, 
         .stderr(err.try_clone().unwrap())
         .spawn()
         .unwrap_or_else(|error| panic!("{}: {error}", words[0]));
-    let (status, hung) = wait(&mut child, timeout);
+    let (_, hung) = wait(&mut child, timeout);
     let text = |file: &mut fs::File| {
         use std::io::{Read, Seek};
         let mut bytes = Vec::new();
@@ -105,7 +104,7 @@ pub(crate) fn run(words: &[String], env: &[(String, String)], directory: &Path, 
         file.read_to_end(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Finished { stdout: text(&mut out), stderr: text(&mut err), code: status, hung }
+    Finished { stdout: text(&mut out), stderr: text(&mut err), hung }
 }
 
 fn wait(child: &mut Child, timeout: Duration) -> (Option<i32>, bool) {
@@ -325,10 +324,11 @@ fn lay_out_linked(root: &Path) {
     }
     for (name, target) in [(".git/hooks", "hooks"), (".claude", "claude"), (".vscode", "vscode")] {
         put(root.join("out/far").join(target).join("settings.json"), "{}\n");
-        symlink(root.join("out/far").join(target), linked.join(name)).unwrap();
+        let up = "../".repeat(name.split('/').count());
+        symlink(format!("{up}out/far/{target}"), linked.join(name)).unwrap();
     }
     put(root.join("out/far/envrc"), "as it was\n");
-    symlink(root.join("out/far/envrc"), linked.join(".envrc")).unwrap();
+    symlink("../out/far/envrc", linked.join(".envrc")).unwrap();
 }
 
 /// A real repository with a nested one, a submodule's directory and a linked worktree.
@@ -343,8 +343,9 @@ fn lay_out_repository(ws: &Path) {
     };
     fs::create_dir_all(ws.join("vendor/sub")).unwrap();
     for at in [ws.to_path_buf(), ws.join("vendor/sub")] {
-        git(&at, &["init", "-q"]);
+        git(&at, &["init", "-q", "--template="]);
     }
+    git(ws, &["config", "extensions.worktreeConfig", "true"]);
     git(ws, &["add", "file", "plain2"]);
     git(ws, &["commit", "-qm", "first"]);
     git(ws, &["worktree", "add", "-q", "--detach", "tree"]);
@@ -460,11 +461,12 @@ impl Scene {
     /// Ends what an unconfined attack left behind.
     pub(crate) fn end_survivors(&self) {
         // Again and again, because some of them jump from process to process.
-        let mut quiet = 0;
+        let (mut quiet, mut seen) = (0, false);
         for _ in 0..400 {
             let left = self.survivors();
             quiet = if left.is_empty() { quiet + 1 } else { 0 };
-            if quiet == 3 {
+            seen |= !left.is_empty();
+            if quiet == 3 || !seen {
                 return;
             }
             for pid in left {
@@ -488,9 +490,8 @@ impl Drop for Scene {
         let (code, hung) = wait(&mut self.victim.child, Duration::from_secs(2));
         if killed || hung || code != Some(0) {
             let mut words = self.actor.prefix();
-            let key = self.victim.values.get("key").cloned().unwrap_or_default();
-            words.extend([build().display().to_string(), "victim-cleanup".into(), self.token.clone()]);
-            words.extend([self.sysv.to_string(), key]);
+                words.extend([build().display().to_string(), "victim-cleanup".into(), self.token.clone()]);
+            words.push(self.sysv.to_string());
             run(&words, &[(String::from("PATH"), PATH.into())], Path::new("/"), Duration::from_secs(5));
         }
     }
