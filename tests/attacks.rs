@@ -4,8 +4,17 @@
 //!
 //! `STOCKADE_ATTACK_BIN` names another binary to attack; `STOCKADE_ATTACK_ONLY` keeps rows whose name has the text.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test program: failures are panics and the summary is its output"
+)]
+
 #[path = "attacks/files.rs"]
 mod files;
+#[path = "attacks/layout.rs"]
+mod layout;
 #[path = "attacks/network.rs"]
 mod network;
 #[path = "support/probes.rs"]
@@ -16,6 +25,8 @@ mod processes;
 mod repository;
 #[path = "attacks/run.rs"]
 mod run;
+#[path = "attacks/scene.rs"]
+mod scene;
 #[path = "attacks/system.rs"]
 mod system;
 #[path = "attacks/table.rs"]
@@ -170,7 +181,12 @@ fn contained(actor: Actor, backend: &'static str, mode: &'static str) {
     let template = run::template(actor);
     let place = Place::Sandbox { backend, mode, stockade: stockade() };
     let failed = run::controls(&template, &place, &control_rows());
-    assert!(failed.is_empty(), "ordinary operations fail inside ({} {backend} {mode}):\n{}", actor.name, failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "ordinary operations fail inside ({} {backend} {mode}):\n{}",
+        actor.name,
+        failed.join("\n")
+    );
 
     let rows: Vec<_> = attacks()
         .into_iter()
@@ -191,7 +207,11 @@ fn contained(actor: Actor, backend: &'static str, mode: &'static str) {
 
 /// A run with nothing amiss settles all its rows; otherwise each is tried again alone, to know which it was.
 fn settle(
-    tally: &mut Tally, template: &probes::Template, place: &Place, batch: &[(usize, Attack)], seen: &Seen,
+    tally: &mut Tally,
+    template: &scene::Template,
+    place: &Place,
+    batch: &[(usize, Attack)],
+    seen: &Seen,
     gaps: &std::collections::BTreeSet<String>,
 ) {
     if let [(_, row)] = batch {
@@ -212,12 +232,21 @@ fn settle(
     let after = tally.escaped.len() + tally.limits.len() + tally.excused.len() + tally.reported.len();
     if outside && before == after {
         let names: Vec<_> = batch.iter().map(|(_, row)| row.name.as_str()).collect();
-        tally.escaped.push(format!("these together, none alone: {}\n      {}", names.join(", "), seen.changes.join(" | ")));
+        tally.escaped.push(format!(
+            "these together, none alone: {}\n      {}",
+            names.join(", "),
+            seen.changes.join(" | ")
+        ));
     }
 }
 
 fn report(
-    actor: Actor, backend: &str, mode: &str, tally: &Tally, rows: usize, gaps: &std::collections::BTreeSet<String>,
+    actor: Actor,
+    backend: &str,
+    mode: &str,
+    tally: &Tally,
+    rows: usize,
+    gaps: &std::collections::BTreeSet<String>,
 ) {
     let proven = proof(actor).worked.iter().filter(|worked| **worked).count();
     let count = |map: &BTreeMap<String, Vec<String>>| map.values().map(Vec::len).sum::<usize>();

@@ -141,7 +141,8 @@ pub(crate) fn attacks() -> Vec<Attack> {
             let row = Attack::new("metadata", Effect::World, &args.replace("{d}", directory)).gap(&["metadata"]);
             all.push(place(row));
         }
-        let rooted = |family, args: &str| place(Attack::new(family, Effect::World, &args.replace("{d}", directory)).root());
+        let rooted =
+            |family, args: &str| place(Attack::new(family, Effect::World, &args.replace("{d}", directory)).root());
         all.push(rooted("write", "linkat-empty {d}/file {d}/file5"));
         all.push(rooted("write", "tmpfile-link {d} {d}/t2 empty"));
         all.push(rooted("write", "renameat2 {d}/file {d}/file10 whiteout"));
@@ -231,7 +232,10 @@ fn set_ids() -> Vec<Attack> {
 pub(crate) const CONTROLS: &[Control] = &[
     control("write", "open {scratch}/c1 wronly,creat"),
     control("write", "mkdir {scratch}/c2"),
-    control("write", "sh:echo a >{scratch}/c3 && mv {scratch}/c3 {scratch}/c4 && ln {scratch}/c4 {scratch}/c5 && rm {scratch}/c4"),
+    control(
+        "write",
+        "sh:echo a >{scratch}/c3 && mv {scratch}/c3 {scratch}/c4 && ln {scratch}/c4 {scratch}/c5 && rm {scratch}/c4",
+    ),
     control("write", "bind-unix {scratch}/c6"),
     control("write", "mknod {scratch}/c7 fifo"),
     control("write", "read {out}/file"),

@@ -82,8 +82,17 @@ pub(crate) fn attacks() -> Vec<Attack> {
 }
 
 pub(crate) const CONTROLS: &[Control] = &[
-    control("unix", "sh:python3 -c 'import socket; a, b = socket.socketpair(); a.send(b\"x\"); assert b.recv(1) == b\"x\"'"),
-    control("unix", "sh:python3 -c 'import socket, os; s = socket.socket(socket.AF_UNIX); s.bind(\"{scratch}/srv\"); s.listen(); c = socket.socket(socket.AF_UNIX); c.connect(\"{scratch}/srv\")'"),
+    control(
+        "unix",
+        "sh:python3 -c 'import socket; a, b = socket.socketpair(); a.send(b\"x\"); assert b.recv(1) == b\"x\"'",
+    ),
+    control(
+        "unix",
+        "sh:python3 -c 'import socket, os; s = socket.socket(socket.AF_UNIX); s.bind(\"{scratch}/srv\"); s.listen(); c = socket.socket(socket.AF_UNIX); c.connect(\"{scratch}/srv\")'",
+    ),
     control("network", "sh:true | cat"),
-    control("family", "sh:python3 -c 'import multiprocessing as m; q = m.Pipe(); q[0].send(1); assert q[1].recv() == 1'"),
+    control(
+        "family",
+        "sh:python3 -c 'import multiprocessing as m; q = m.Pipe(); q[0].send(1); assert q[1].recv() == 1'",
+    ),
 ];

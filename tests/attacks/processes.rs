@@ -30,7 +30,8 @@ fn memory() -> Vec<Attack> {
         row("process", World, "proc-link {pid} root {out}/file"),
         row("process", World, "proc-link {pid} cwd out/file"),
         row("process", World, "proc-link {pid} fd {held}").nobody("the bystander's held file has no name to compare"),
-        Attack::new("process", World, "proc-link 1 root {out}/file").nobody("the first process may hold capabilities that this one lacks"),
+        Attack::new("process", World, "proc-link 1 root {out}/file")
+            .nobody("the first process may hold capabilities that this one lacks"),
         row("process", World, "proc-set {pid} oom_score_adj 900"),
         row("process", World, "proc-set {pid} timerslack_ns 12345").root(),
         row("process", World, "proc-set {pid} coredump_filter 0x7f"),
@@ -85,19 +86,11 @@ fn signals() -> Vec<Attack> {
 }
 
 fn tuning() -> Vec<Attack> {
-    let mut all: Vec<_> = [
-        "prlimit",
-        "prlimit-core",
-        "setpriority",
-        "setpriority-group",
-        "affinity",
-        "scheduler",
-        "setattr",
-        "ioprio",
-    ]
-    .iter()
-    .map(|how| row("tuning", Effect::World, &format!("tune {{pid}} {how}")))
-    .collect();
+    let mut all: Vec<_> =
+        ["prlimit", "prlimit-core", "setpriority", "setpriority-group", "affinity", "scheduler", "setattr", "ioprio"]
+            .iter()
+            .map(|how| row("tuning", Effect::World, &format!("tune {{pid}} {how}")))
+            .collect();
     all.extend([
         row("tuning", Effect::Claim, "tune {pid} setparam"),
         row("tuning", Effect::Claim, "tune {pid} madvise {addr}").root(),
@@ -136,7 +129,10 @@ fn life() -> Vec<Attack> {
     all.extend([
         Attack::new("bomb", Effect::Claim, "fork-bomb 1500").gap(&["limits"]).alone(),
         Attack::new("bomb", Effect::Claim, "disk-fill /tmp 6000").gap(&["limits"]).alone(),
-        Attack::new("bomb", Effect::Claim, "disk-fill /dev/shm 6000").gap(&["limits"]).alone().nobody("it would take this host's memory"),
+        Attack::new("bomb", Effect::Claim, "disk-fill /dev/shm 6000")
+            .gap(&["limits"])
+            .alone()
+            .nobody("it would take this host's memory"),
     ]);
     all
 }
@@ -174,7 +170,8 @@ fn terminal() -> Vec<Attack> {
         }
     }
     for how in ["linux", "linux-high", "setd", "signal"] {
-        let attack = Attack::new("terminal", Effect::Claim, &format!("terminal 0 {how}")).around(Around::Terminal).alone();
+        let attack =
+            Attack::new("terminal", Effect::Claim, &format!("terminal 0 {how}")).around(Around::Terminal).alone();
         all.push(if how == "setd" { attack } else { attack.nobody("not a console, or not a master side") });
     }
     all

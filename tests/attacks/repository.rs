@@ -108,8 +108,14 @@ pub(crate) fn attacks() -> Vec<Attack> {
 }
 
 pub(crate) const CONTROLS: &[Control] = &[
-    control_in_workspace("protected", "sh:cd {ws} && echo change >>file && git add file && git -c user.name=t -c user.email=t@example.org commit -qm work"),
-    control_in_workspace("protected", "sh:cd {ws} && git stash list && git branch side && git checkout -q side && git status --short >/dev/null"),
+    control_in_workspace(
+        "protected",
+        "sh:cd {ws} && echo change >>file && git add file && git -c user.name=t -c user.email=t@example.org commit -qm work",
+    ),
+    control_in_workspace(
+        "protected",
+        "sh:cd {ws} && git stash list && git branch side && git checkout -q side && git status --short >/dev/null",
+    ),
     control_in_workspace("protected", "sh:cd {ws} && echo ref >.git/description && rm -f .git/gc.log"),
     control_in_workspace("planted", "sh:mkdir -p {bare}/src && echo 'fn main() {}' >{bare}/src/main.rs"),
 ];

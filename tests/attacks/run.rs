@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::probes::{Actor, Finished, PATH, Scene, Template, run};
+use crate::probes::{Actor, Finished, PATH, run};
+use crate::scene::{Scene, Template};
 use crate::table::{Around, Attack, Control, Effect, Modes};
 
 /// Where a run takes place.
@@ -120,7 +121,14 @@ fn script(scene: &Scene, commands: &[&str], workspace: &Path, scratch: &Path) ->
 }
 
 /// The words of the whole command, from the outermost surrounding in.
-fn words(scene: &Scene, place: &Place, around: Around, own: Option<&str>, workspace: &str, script: &str) -> Vec<String> {
+fn words(
+    scene: &Scene,
+    place: &Place,
+    around: Around,
+    own: Option<&str>,
+    workspace: &str,
+    script: &str,
+) -> Vec<String> {
     let probe = scene.probe();
     let path = |name: &str| scene.path(name).display().to_string();
     let mut words: Vec<String> = Vec::new();
@@ -221,7 +229,13 @@ fn changes(before: &[String], after: &[String]) -> Vec<String> {
 }
 
 fn describe(
-    scene: &Scene, finished: Finished, count: usize, survivors: usize, changes: Vec<String>, place: &Place, around: Around,
+    scene: &Scene,
+    finished: Finished,
+    count: usize,
+    survivors: usize,
+    changes: Vec<String>,
+    place: &Place,
+    around: Around,
 ) -> Seen {
     let mut seen = Seen {
         said: Vec::new(),
@@ -241,7 +255,13 @@ fn describe(
         match serde_json::from_str::<serde_json::Value>(&line) {
             Ok(result) => {
                 let sandbox = &result["sandbox"];
-                seen.gaps = sandbox["gaps"].as_array().into_iter().flatten().filter_map(|gap| gap.as_str()).map(str::to_owned).collect();
+                seen.gaps = sandbox["gaps"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(|gap| gap.as_str())
+                    .map(str::to_owned)
+                    .collect();
                 seen.enforcement = sandbox["enforcement"].as_str().unwrap_or_default().to_owned();
                 stdout = result["stdout"]["text"].as_str().unwrap_or_default().to_owned();
                 seen.stderr.push_str(result["stderr"]["text"].as_str().unwrap_or_default());

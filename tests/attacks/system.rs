@@ -199,8 +199,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
     let mut all: Vec<_> = MOUNTS.iter().map(|args| claim("mount", args).root().own("-m")).collect();
     // A remount alters a mount of everybody's: unconfined only in a mount namespace, and there it proves nothing.
     all.extend(WORLD_BY_MOUNT.iter().map(|args| {
-        Attack::new("mount", Effect::World, args)
-            .nobody("nothing to uncover or remount where nothing is covered")
+        Attack::new("mount", Effect::World, args).nobody("nothing to uncover or remount where nothing is covered")
     }));
     all.extend(namespaces());
     all.extend(KERNEL_FILES.iter().map(|args| claim("kernel-file", args).root()));
@@ -238,14 +237,12 @@ pub(crate) fn attacks() -> Vec<Attack> {
         claim("privilege", "set-id setgid").root(),
         claim("privilege", "set-id setgroups").root(),
     ]);
-    all.extend(
-        CAPABILITIES.iter().map(|(number, _)| claim("privilege", &format!("has-capability {number}")).root()),
-    );
+    all.extend(CAPABILITIES.iter().map(|(number, _)| claim("privilege", &format!("has-capability {number}")).root()));
     for row in &mut all {
-        if let Some(number) = row.args.strip_prefix("has-capability ") {
-            if let Some((_, name)) = CAPABILITIES.iter().find(|(n, _)| n.to_string() == number) {
-                row.name = format!("has-capability cap_{name}");
-            }
+        if let Some(number) = row.args.strip_prefix("has-capability ")
+            && let Some((_, name)) = CAPABILITIES.iter().find(|(n, _)| n.to_string() == number)
+        {
+            row.name = format!("has-capability cap_{name}");
         }
     }
     all
