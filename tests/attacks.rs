@@ -1,0 +1,313 @@
+//! The attack suite: every row is first shown to work with nothing around it, then tried inside the sandbox, as root
+//! and as an ordinary user, on both backends and in both confining modes, and each time the world is looked at from
+//! outside. A row that the kernel of this host cannot show says why; it is tried inside all the same.
+//!
+//! `STOCKADE_ATTACK_BIN` names another binary to attack; `STOCKADE_ATTACK_ONLY` keeps rows whose name has the text.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test program: failures are panics and the summary is its output"
+)]
+
+#[path = "attacks/files.rs"]
+mod files;
+#[path = "attacks/layout.rs"]
+mod layout;
+#[path = "attacks/network.rs"]
+mod network;
+#[path = "support/probes.rs"]
+mod probes;
+#[path = "attacks/processes.rs"]
+mod processes;
+#[path = "attacks/repository.rs"]
+mod repository;
+#[path = "attacks/run.rs"]
+mod run;
+#[path = "attacks/scene.rs"]
+mod scene;
+#[path = "attacks/system.rs"]
+mod system;
+#[path = "attacks/table.rs"]
+mod table;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use probes::{Actor, ROOT, USER};
+use run::{Place, Seen, batches, escapes, observe, worked};
+use table::{Able, Around, Attack, Control};
+
+fn attacks() -> Vec<Attack> {
+    let only = std::env::var("STOCKADE_ATTACK_ONLY").unwrap_or_default();
+    let mut all =
+        [files::attacks(), system::attacks(), processes::attacks(), network::attacks(), repository::attacks()].concat();
+    all.retain(|row| row.name.contains(&only) || row.family.contains(&only));
+    all
+}
+
+fn control_rows() -> Vec<Control> {
+    [files::CONTROLS, system::CONTROLS, processes::CONTROLS, network::CONTROLS, repository::CONTROLS].concat()
+}
+
+fn can(row: &Attack, actor: Actor) -> bool {
+    let here = !matches!(row.around, Around::Mount) || actor == ROOT;
+    here && match row.able {
+        Able::Both => true,
+        Able::Root => actor == ROOT,
+        Able::Nobody(_) => false,
+    }
+}
+
+/// What the unconfined runs showed.
+struct Proof {
+    worked: Vec<bool>,
+    /// Rows that should have worked and did not, with what the probe said.
+    failed: Vec<String>,
+    able: usize,
+    /// Devices, files and calls that this kernel does not have or that its container refuses to everybody.
+    lacking: Vec<String>,
+}
+
+/// Families whose targets are the kernel's own and are not the same on every host.
+const HOSTS_OWN: &[&str] = &["kernel-file", "kernel-call"];
+
+fn prove(actor: Actor) -> Proof {
+    let template = run::template(actor);
+    let mut proof = Proof { worked: Vec::new(), failed: Vec::new(), able: 0, lacking: Vec::new() };
+    for row in attacks() {
+        if !can(&row, actor) {
+            proof.worked.push(false);
+            continue;
+        }
+        let seen = observe(&template, &Place::Unconfined, &row, &[&row.args]);
+        let done = worked(&row, &seen);
+        proof.worked.push(done);
+        if !done && HOSTS_OWN.contains(&row.family) {
+            proof.lacking.push(format!("{}: {} -> {}", row.family, row.name, said(&seen)));
+            continue;
+        }
+        proof.able += 1;
+        if !done {
+            proof.failed.push(format!("{}: {} -> {}", row.family, row.name, said(&seen)));
+        }
+    }
+    proof
+}
+
+fn said(seen: &Seen) -> String {
+    let first = seen.said.first().cloned().unwrap_or_default();
+    format!("{:?} {} {}", first.code, first.text.trim(), seen.stderr.trim())
+}
+
+/// The unconfined runs of an actor, once for all tests that need them.
+fn proof(actor: Actor) -> &'static Proof {
+    static PROOFS: [OnceLock<Proof>; 2] = [OnceLock::new(), OnceLock::new()];
+    PROOFS[usize::from(actor == USER)].get_or_init(|| prove(actor))
+}
+
+/// True when this test cannot act as that actor, which it says.
+fn out_of_reach(actor: Actor) -> bool {
+    if !actor.available() {
+        println!("not run: only root can act as {}", actor.name);
+    }
+    !actor.available()
+}
+
+fn unconfined(actor: Actor) {
+    if out_of_reach(actor) {
+        return;
+    }
+    let proof = proof(actor);
+    let count = proof.worked.iter().filter(|worked| **worked).count();
+    println!("unconfined as {}: {count} of {} attacks worked", actor.name, proof.able);
+    for failure in &proof.failed {
+        println!("  did not work: {failure}");
+    }
+    for lacking in &proof.lacking {
+        println!("  not possible on this host: {lacking}");
+    }
+    for row in attacks() {
+        if let Able::Nobody(why) = row.able {
+            println!("  not possible on this host: {}: {}: {why}", row.family, row.name);
+        }
+    }
+    assert!(proof.able > 0 && count * 10 >= proof.able * 9, "{count} of {} attacks worked unconfined", proof.able);
+}
+
+/// What came of one row inside.
+#[derive(Debug, Default)]
+struct Tally {
+    contained: usize,
+    limits: BTreeMap<&'static str, Vec<String>>,
+    excused: BTreeMap<String, Vec<String>>,
+    reported: Vec<String>,
+    escaped: Vec<String>,
+}
+
+fn judge(tally: &mut Tally, row: &Attack, seen: &Seen, gaps: &std::collections::BTreeSet<String>) {
+    let found = escapes(row, seen);
+    let name = format!("{}: {}", row.family, row.name);
+    if found.is_empty() {
+        tally.contained += 1;
+    } else if let Some(limit) = row.limit {
+        tally.limits.entry(limit).or_default().push(name);
+    } else if let Some(gap) = row.gaps.iter().find(|gap| gaps.contains(**gap)) {
+        tally.excused.entry((*gap).to_owned()).or_default().push(name);
+    } else if row.family == "planted" && names_what_changed(seen) {
+        tally.reported.push(name);
+    } else {
+        tally.escaped.push(format!("{name}\n      {}\n      probe: {}", found.join("\n      "), said(seen)));
+    }
+}
+
+/// A protected name that was not there may be made; then the result must say so.
+fn names_what_changed(seen: &Seen) -> bool {
+    let made = |line: &String| line.strip_prefix("+ ").and_then(|rest| rest.split(" mode=").next()).map(str::to_owned);
+    let paths: Vec<_> = seen.changes.iter().filter_map(made).collect();
+    !paths.is_empty() && paths.iter().any(|path| seen.report.contains(path.as_str()))
+}
+
+fn stockade() -> PathBuf {
+    std::env::var_os("STOCKADE_ATTACK_BIN").map_or_else(|| env!("CARGO_BIN_EXE_stockade").into(), PathBuf::from)
+}
+
+fn contained(actor: Actor, backend: &'static str, mode: &'static str) {
+    if out_of_reach(actor) {
+        return;
+    }
+    let template = run::template(actor);
+    let place = Place::Sandbox { backend, mode, stockade: stockade() };
+    let failed = run::controls(&template, &place, &control_rows());
+    assert!(
+        failed.is_empty(),
+        "ordinary operations fail inside ({} {backend} {mode}):\n{}",
+        actor.name,
+        failed.join("\n")
+    );
+
+    let rows: Vec<_> = attacks()
+        .into_iter()
+        .enumerate()
+        .filter(|(_, row)| place.has(row.modes) && (!row.landlock_only || backend == "landlock"))
+        .filter(|(_, row)| row.around != Around::Mount || actor == ROOT)
+        .collect();
+    let plain = table::Attack::new("gaps", table::Effect::Claim, "sh:true");
+    let gaps = observe(&template, &place, &plain, &["sh:true"]).gaps;
+    let mut tally = Tally::default();
+    for batch in batches(&rows) {
+        let commands: Vec<_> = batch.iter().map(|(_, row)| row.args.as_str()).collect();
+        let seen = observe(&template, &place, &batch[0].1, &commands);
+        settle(&mut tally, &template, &place, &batch, &seen, &gaps);
+    }
+    report(actor, backend, mode, &tally, rows.len(), &gaps);
+}
+
+/// A run with nothing amiss settles all its rows; otherwise each is tried again alone, to know which it was.
+fn settle(
+    tally: &mut Tally,
+    template: &scene::Template,
+    place: &Place,
+    batch: &[(usize, Attack)],
+    seen: &Seen,
+    gaps: &std::collections::BTreeSet<String>,
+) {
+    if let [(_, row)] = batch {
+        judge(tally, row, seen, gaps);
+        return;
+    }
+    let outside = !seen.changes.is_empty() || seen.leaked || seen.survivors > 0 || seen.hung;
+    let before = tally.escaped.len() + tally.limits.len() + tally.excused.len() + tally.reported.len();
+    for ((_, row), said) in batch.iter().zip(&seen.said) {
+        let claimed = row.effect == table::Effect::Claim && said.code == Some(0);
+        if outside || claimed || said.code.is_none() || said.code == Some(99) {
+            let alone = observe(template, place, row, &[&row.args]);
+            judge(tally, row, &alone, gaps);
+        } else {
+            tally.contained += 1;
+        }
+    }
+    let after = tally.escaped.len() + tally.limits.len() + tally.excused.len() + tally.reported.len();
+    if outside && before == after {
+        let names: Vec<_> = batch.iter().map(|(_, row)| row.name.as_str()).collect();
+        tally.escaped.push(format!(
+            "these together, none alone: {}\n      {}",
+            names.join(", "),
+            seen.changes.join(" | ")
+        ));
+    }
+}
+
+fn report(
+    actor: Actor,
+    backend: &str,
+    mode: &str,
+    tally: &Tally,
+    rows: usize,
+    gaps: &std::collections::BTreeSet<String>,
+) {
+    let proven = proof(actor).worked.iter().filter(|worked| **worked).count();
+    let count = |map: &BTreeMap<String, Vec<String>>| map.values().map(Vec::len).sum::<usize>();
+    let limits: usize = tally.limits.values().map(Vec::len).sum();
+    println!(
+        "{} {backend} {mode}: {rows} attacks, {} contained, {limits} known limits, {} excused by gaps, {} reported, \
+         {} ESCAPED; gaps {gaps:?}; {proven} proven unconfined",
+        actor.name,
+        tally.contained,
+        count(&tally.excused),
+        tally.reported.len(),
+        tally.escaped.len(),
+    );
+    for (limit, names) in &tally.limits {
+        println!("  limit ({limit}): {}", names.join(", "));
+    }
+    for (gap, names) in &tally.excused {
+        println!("  gap {gap}: {}", names.join(", "));
+    }
+    for name in &tally.reported {
+        println!("  happened and was reported: {name}");
+    }
+    for escape in &tally.escaped {
+        println!("  ESCAPE {escape}");
+    }
+    assert!(tally.escaped.is_empty(), "{} attacks escaped", tally.escaped.len());
+}
+
+#[test]
+fn every_attack_works_unconfined_as_root() {
+    unconfined(ROOT);
+}
+
+#[test]
+fn every_attack_works_unconfined_as_a_user() {
+    unconfined(USER);
+}
+
+#[test]
+fn ordinary_operations_work_unconfined() {
+    for actor in [ROOT, USER] {
+        if !out_of_reach(actor) {
+            let failed = run::controls(&run::template(actor), &Place::Unconfined, &control_rows());
+            assert!(failed.is_empty(), "as {}: {}", actor.name, failed.join("\n"));
+        }
+    }
+}
+
+macro_rules! containment {
+    ($($name:ident: $actor:ident $backend:literal $mode:literal;)*) => {
+        $(#[test] fn $name() { contained($actor, $backend, $mode); })*
+    };
+}
+
+containment! {
+    root_namespaces_read_only: ROOT "namespaces" "read-only";
+    root_namespaces_workspace_write: ROOT "namespaces" "workspace-write";
+    root_landlock_read_only: ROOT "landlock" "read-only";
+    root_landlock_workspace_write: ROOT "landlock" "workspace-write";
+    user_namespaces_read_only: USER "namespaces" "read-only";
+    user_namespaces_workspace_write: USER "namespaces" "workspace-write";
+    user_landlock_read_only: USER "landlock" "read-only";
+    user_landlock_workspace_write: USER "landlock" "workspace-write";
+}
