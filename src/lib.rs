@@ -14,4 +14,3 @@ pub mod plan;
 pub mod policy;
 pub mod sandboxed;
 pub mod session;
-pub mod tool;
