@@ -119,6 +119,16 @@ pub(crate) enum Trace {
     Off,
 }
 
+impl From<Trace> for stockade::sandboxed::TraceChoice {
+    fn from(trace: Trace) -> Self {
+        match trace {
+            Trace::Auto => Self::Auto,
+            Trace::On => Self::On,
+            Trace::Off => Self::Off,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendArg {
     Auto,

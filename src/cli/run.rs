@@ -65,6 +65,7 @@ pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> 
     config.max_timeout = None;
     config.require_full = args.require == Require::Full;
     config.backend = args.backend.into();
+    config.trace = args.trace.into();
     config.environment = EnvironmentPolicy {
         set: args.env.iter().cloned().collect(),
         pass: args.pass_env.iter().cloned().collect(),

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -12,6 +12,8 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
+
+use seccompiler::sock_filter;
 
 use super::init::Inherited;
 use super::protocol::{Call, Event};
@@ -129,11 +131,43 @@ fn install(filter: &[Instruction]) -> Result<(), StepError> {
     Ok(kernel::install_filter(&to_program(filter))?)
 }
 
-/// Installs the trace filter and hands its listener to the host.
+/// Installs the trace filter and hands its listener to the host. From the first to the last the filter stops `sendmsg`,
+/// which alone can pass a descriptor; so it begins with an exception for one random token, drawn for this run and gone
+/// with this process's memory at exec.
 fn trace(filter: &[Instruction], socket: &OwnedFd) -> Result<(), StepError> {
-    let listener = kernel::install_filter_with_listener(&to_program(filter))?;
-    wire::send(socket, &Event::Listener, &[listener.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
+    let token = getrandom::u64().map_err(|_| Errno::EIO)?;
+    let mut program = exception_for(token);
+    program.extend(to_program(filter));
+    let listener = kernel::install_filter_with_listener(&program)?;
+    wire::send_past_filter(socket, &Event::Listener, &listener, token).map_err(|_| Errno::EPIPE)?;
     Ok(())
+}
+
+/// Instructions that allow `sendmsg` with the token in its sixth argument and fall through otherwise. The architecture
+/// was settled by the first filter.
+fn exception_for(token: u64) -> Vec<sock_filter> {
+    const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
+    const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
+    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+    const SIXTH_ARGUMENT: u32 = 16 + 5 * 8;
+    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let [low, high] = halves(token);
+    let number = u32::try_from(libc::SYS_sendmsg).unwrap_or(u32::MAX);
+    vec![
+        instruction(LOAD, 0, 0, 0),
+        instruction(EQUAL, 0, 5, number),
+        instruction(LOAD, 0, 0, SIXTH_ARGUMENT),
+        instruction(EQUAL, 0, 3, low),
+        instruction(LOAD, 0, 0, SIXTH_ARGUMENT + 4),
+        instruction(EQUAL, 0, 1, high),
+        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+/// Low and high word, which is also their order in memory on the architectures there are.
+fn halves(token: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = token.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 fn take_stdio([stdin, stdout, stderr]: &[OwnedFd; 3]) -> Result<(), StepError> {

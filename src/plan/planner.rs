@@ -8,7 +8,7 @@ use super::world::World;
 use super::{PlanError, gaps, landlock, mounts};
 use crate::executor::{Enforcement, Gap};
 use crate::host::{HostSupport, NamespaceRoute};
-use crate::policy::{EffectivePolicy, NetworkMode, SandboxMode, SyscallRule};
+use crate::policy::{EffectivePolicy, NetworkMode, RefusalErrno, SandboxMode, SyscallRule};
 
 /// Which backend to use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -34,6 +34,8 @@ pub struct PlanInput<'a> {
     pub backend: BackendChoice,
     /// Refuse anything less than full enforcement.
     pub require_full: bool,
+    /// Send refused calls to the trace supervisor, which answers them, so that each is seen.
+    pub trace: bool,
     /// The session's directory that stands in for `/tmp`; `None` gives memory where mounts are possible.
     pub session_tmp: Option<PathBuf>,
 }
@@ -49,8 +51,9 @@ pub struct Planned {
     pub gaps: Vec<Gap>,
     /// Directory that the command must use for temporary files (`TMPDIR`), where `/tmp` cannot be its own.
     pub tmpdir: Option<PathBuf>,
-    /// The calls its filters refuse, for whoever has to explain a refusal.
-    pub refused_calls: Vec<SyscallRule>,
+    /// With `trace`: the refused calls left out of the filters, for the trace filter that has to be put into the plan;
+    /// its supervisor answers each with its errno.
+    pub reported_calls: Vec<SyscallRule>,
 }
 
 /// Makes the plan of one call.
@@ -96,7 +99,7 @@ fn unconfined() -> Planned {
         enforcement: Enforcement::None,
         gaps: Vec::new(),
         tmpdir: None,
-        refused_calls: Vec::new(),
+        reported_calls: Vec::new(),
     }
 }
 
@@ -111,7 +114,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
         return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });
     }
     let ops = mounts::lower(policy, input.world, input.session_tmp.as_deref());
-    let (filters, refused_calls) = filters(policy, host, &[RuleSet::Base], wants_network && !namespaces.network)?;
+    let filters = filters(input, &[RuleSet::Base], wants_network && !namespaces.network)?;
     let gaps = gaps::with_namespaces(policy, host, &namespaces);
     let landlock = landlock::beside_mounts(policy, host, &ops, namespaces.network);
     let mut rlimits = common_rlimits(policy);
@@ -126,7 +129,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             mounts: Some(MountPlan { ops, fresh_proc: host.fresh_proc, private_dev: true }),
             pid_max: pid_max.and_then(|n| u32::try_from(n + gaps::RESERVED_PIDS).ok()).map(|n| n.min(PID_MAX_LIMIT)),
             landlock,
-            filters,
+            filters: filters.deny,
             trace: None,
             drop_capabilities: true,
             rlimits,
@@ -135,7 +138,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
         enforcement: enforcement(&gaps),
         gaps,
         tmpdir: None,
-        refused_calls,
+        reported_calls: filters.reported,
     })
 }
 
@@ -151,7 +154,7 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     if policy.mode == SandboxMode::ReadOnly {
         sets.push(RuleSet::Metadata);
     }
-    let (filters, refused_calls) = filters(policy, host, &sets, policy.network.mode == NetworkMode::Off)?;
+    let filters = filters(input, &sets, policy.network.mode == NetworkMode::Off)?;
     let ops = mounts::lower(policy, input.world, None);
     let gaps = gaps::with_landlock_alone(policy, host, &ops);
     Ok(Planned {
@@ -161,7 +164,7 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             mounts: None,
             pid_max: None,
             landlock: landlock::alone(policy, host, input.session_tmp.as_deref()),
-            filters,
+            filters: filters.deny,
             trace: None,
             drop_capabilities: true,
             rlimits: common_rlimits(policy),
@@ -170,31 +173,36 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
         enforcement: enforcement(&gaps),
         gaps,
         tmpdir: input.session_tmp.clone(),
-        refused_calls,
+        reported_calls: filters.reported,
     })
 }
 
 /// 4 Mi, the kernel's PID_MAX_LIMIT on 64-bit.
 const PID_MAX_LIMIT: u32 = 4 << 20;
 
-type Filters = (Vec<Vec<Instruction>>, Vec<SyscallRule>);
+struct Filters {
+    deny: Vec<Vec<Instruction>>,
+    reported: Vec<SyscallRule>,
+}
 
-fn filters(
-    policy: &EffectivePolicy,
-    host: &HostSupport,
-    sets: &[RuleSet],
-    without_inet: bool,
-) -> Result<Filters, PlanError> {
+/// In a chain of filters ERRNO outranks USER_NOTIF, so a call that is to be seen is left out of the deny filter and
+/// refused by the supervisor's fixed answer; with the supervisor gone the kernel answers ENOSYS. Calls that libraries
+/// only try out (ENOSYS) stay with the kernel, which answers them for nothing.
+fn filters(input: &PlanInput<'_>, sets: &[RuleSet], without_inet: bool) -> Result<Filters, PlanError> {
     let mut sets = sets.to_vec();
-    if host.euid == 0 {
+    if input.host.euid == 0 {
         sets.push(RuleSet::Root);
     }
     if without_inet {
         sets.push(RuleSet::NoInet);
     }
     let mut rules = shipped_rules(&sets)?;
-    rules.extend(policy.seccomp.iter().cloned());
-    Ok((compile(&rules)?, rules))
+    rules.extend(input.policy.seccomp.iter().cloned());
+    if !input.trace {
+        return Ok(Filters { deny: compile(&rules)?, reported: Vec::new() });
+    }
+    let (silent, reported): (Vec<_>, Vec<_>) = rules.into_iter().partition(|rule| rule.errno == RefusalErrno::Enosys);
+    Ok(Filters { deny: compile(&silent)?, reported })
 }
 
 fn common_rlimits(policy: &EffectivePolicy) -> Vec<Rlimit> {

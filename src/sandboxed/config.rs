@@ -26,6 +26,18 @@ pub trait PolicySource: Send + Sync {
     fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError>;
 }
 
+/// Whether refused calls are witnessed by the trace supervisor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TraceChoice {
+    /// Where the kernel lets it; an untraced run says so in its notes.
+    #[default]
+    Auto,
+    /// Always; a run that cannot be traced fails.
+    On,
+    /// Never.
+    Off,
+}
+
 /// How a [`SandboxedExecutor`](super::SandboxedExecutor) confines and runs commands.
 #[derive(Clone)]
 pub struct SandboxedConfig {
@@ -55,6 +67,8 @@ pub struct SandboxedConfig {
     pub shell: Option<PathBuf>,
     /// Refuse to run below full enforcement.
     pub require_full: bool,
+    /// Record refusals as the kernel sees them.
+    pub trace: TraceChoice,
     /// Which backend to use.
     pub backend: BackendChoice,
     /// Where the launcher is.
@@ -81,6 +95,7 @@ impl SandboxedConfig {
             inherited: None,
             shell: None,
             require_full: false,
+            trace: TraceChoice::Auto,
             backend: BackendChoice::Auto,
             launcher: LauncherPath::Auto,
             fault: None,

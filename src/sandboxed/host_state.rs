@@ -1,7 +1,9 @@
 //! What the executor has learned of its host, and its one launcher.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::denial::trace::Supervisor;
 use crate::executor::ExecError;
 use crate::host::HostSupport;
 use crate::launcher::{LauncherClient, LauncherError, LauncherPath, SetupFailure};
@@ -12,6 +14,10 @@ pub(super) struct HostState {
     support: Mutex<Arc<HostSupport>>,
     path: LauncherPath,
     launcher: Mutex<Slot>,
+    /// The trace supervisor, started with the first traced command.
+    supervisor: Mutex<Option<Arc<Supervisor>>>,
+    /// A filter around us has a listener already, and a task can have one only.
+    untraceable: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -25,7 +31,7 @@ impl HostState {
     pub(super) fn detect(path: LauncherPath) -> Result<Self, ExecError> {
         let support =
             HostSupport::detect().map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
-        Ok(Self { support: Mutex::new(Arc::new(support)), path, launcher: Mutex::new(Slot::NotStarted) })
+        Ok(Self { support: Mutex::new(Arc::new(support)), path, launcher: Mutex::new(Slot::NotStarted), supervisor: Mutex::new(None), untraceable: AtomicBool::new(false) })
     }
 
     pub(super) fn support(&self) -> Arc<HostSupport> {
@@ -61,6 +67,27 @@ impl HostState {
                 Ok(client)
             }
         }
+    }
+
+    /// Whether commands can be traced, as far as is known.
+    pub(super) fn traceable(&self) -> bool {
+        !self.untraceable.load(Ordering::Relaxed)
+    }
+
+    /// Learns that no command can be traced here.
+    pub(super) fn cannot_trace(&self) {
+        self.untraceable.store(true, Ordering::Relaxed);
+    }
+
+    /// The supervisor, started when there is none yet.
+    pub(super) fn supervisor(&self) -> std::io::Result<Arc<Supervisor>> {
+        let mut slot = lock(&self.supervisor);
+        if let Some(supervisor) = &*slot {
+            return Ok(Arc::clone(supervisor));
+        }
+        let started = Arc::new(Supervisor::start()?);
+        *slot = Some(Arc::clone(&started));
+        Ok(started)
     }
 
     /// Gives up a launcher that cannot be reached, so that the next call starts another.

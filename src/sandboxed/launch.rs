@@ -13,12 +13,14 @@ use tokio::time::Instant;
 use super::SandboxedExecutor;
 use super::child::SandboxChild;
 use super::host_state::unavailable;
-use super::report::RunContext;
+use super::config::TraceChoice;
+use super::evidence;
+use super::report::{RunContext, RunFacts, Views};
 use crate::environment::Variables;
 use crate::executor::defaults::check_workdir;
 use crate::executor::engine::Launched;
 use crate::executor::program::{SHELL_NAME, shell_arguments};
-use crate::executor::{CommandLine, ExecError, ExecSpec, Stdin};
+use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage};
 use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, Planned, plan};
@@ -57,21 +59,33 @@ impl SandboxedExecutor {
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
             let support = self.host.support();
-            let context = self.plan(&policy, &support, call.session.as_deref())?;
-            match self.attempt(&context, stdio, spec).await? {
+            let mut context = self.plan(&policy, &support, &call, spec)?;
+            match self.attempt(&mut context, stdio, spec).await? {
                 Ok(child) => return Ok((child, context)),
+                Err(failure) if self.untraceable(&failure) => self.host.cannot_trace(),
                 Err(failure) if self.host.learn(&support, &failure) => {}
                 Err(failure) => return Err(explain(failure, spec)),
             }
         }
     }
 
+    /// A listener is installed around us already (we run inside a traced sandbox), or the kernel has none.
+    fn untraceable(&self, failure: &SetupFailure) -> bool {
+        let without = [Errno::EBUSY, Errno::EINVAL, Errno::EPERM, Errno::ENOSYS];
+        failure.stage == Stage::Trace
+            && self.config.trace == TraceChoice::Auto
+            && self.host.traceable()
+            && without.contains(&Errno::from_raw(failure.errno))
+    }
+
     fn plan(
         &self,
         policy: &Arc<EffectivePolicy>,
         host: &HostSupport,
-        session: Option<&str>,
+        call: &CallPolicy,
+        spec: &ExecSpec,
     ) -> Result<RunContext, ExecError> {
+        let session = call.session.as_deref();
         let mounts = host.namespaces != NamespaceRoute::Refused && self.config.backend != BackendChoice::Landlock;
         let wants_directory = policy.mode.confines() && (session.is_some() || !mounts);
         let tmp = if wants_directory {
@@ -86,18 +100,33 @@ impl SandboxedExecutor {
             world: &HostWorld,
             backend: self.config.backend,
             require_full: self.config.require_full,
+            trace: self.traces(),
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
         let mut planned =
             plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
         planned.plan.fault = self.config.fault;
-        Ok(RunContext { policy: Arc::clone(policy), planned, _tmp: tmp })
+        if self.traces() && policy.mode.confines() {
+            planned.plan.trace = Some(evidence::trace_filter(&planned.reported_calls));
+        }
+        let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
+        let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
+        let untraced = self.config.trace == TraceChoice::Auto && !self.host.traceable();
+        Ok(RunContext { policy: Arc::clone(policy), planned, trace: None, untraced, views, facts: started, _tmp: tmp })
+    }
+
+    fn traces(&self) -> bool {
+        match self.config.trace {
+            TraceChoice::On => true,
+            TraceChoice::Auto => self.host.traceable(),
+            TraceChoice::Off => false,
+        }
     }
 
     /// One attempt to start; the inner failure is the sandbox's own.
     async fn attempt(
         &self,
-        context: &RunContext,
+        context: &mut RunContext,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
@@ -113,8 +142,9 @@ impl SandboxedExecutor {
                 launcher.spawn(&context.planned.plan, call, stdio).map_err(unavailable)?
             }
         };
-        match tokio::time::timeout(BUILD_PATIENCE, first_word(&channel)).await {
+        match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
             Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher))),
+            Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
             Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxLost { reason }),
             Err(_) => {
@@ -123,6 +153,24 @@ impl SandboxedExecutor {
                 }
                 let reason = format!("the sandbox was not ready after {} s", BUILD_PATIENCE.as_secs());
                 Err(ExecError::SandboxUnavailable { reason })
+            }
+        }
+    }
+
+    /// Waits until the program is executing, and attaches the supervisor as soon as there is a listener.
+    async fn first_word(&self, channel: &RunChannel, context: &mut RunContext) -> Result<(), Lost> {
+        loop {
+            match channel.next().await {
+                Ok((Event::Started, _)) => return Ok(()),
+                Ok((Event::Failed(failure), _)) => return Err(Lost::Setup(failure)),
+                Ok((Event::Listener, mut fds)) => {
+                    let listener = fds.pop().ok_or_else(|| Lost::Gone("its listener did not arrive".to_owned()))?;
+                    let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
+                    let watch = evidence::watch(&context.policy, &context.planned);
+                    context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
+                }
+                Ok((Event::Exited(_), _)) => {}
+                Err(error) => return Err(Lost::Gone(format!("it ended while being built: {error}"))),
             }
         }
     }
@@ -194,19 +242,8 @@ impl Pipes {
 
 enum Lost {
     Setup(SetupFailure),
+    Trace(std::io::Error),
     Gone(String),
-}
-
-/// Waits until the program is executing.
-async fn first_word(channel: &RunChannel) -> Result<(), Lost> {
-    loop {
-        match channel.next().await {
-            Ok((Event::Started, _)) => return Ok(()),
-            Ok((Event::Failed(failure), _)) => return Err(Lost::Setup(failure)),
-            Ok((Event::Listener | Event::Exited(_), _)) => {}
-            Err(error) => return Err(Lost::Gone(format!("it ended while being built: {error}"))),
-        }
-    }
 }
 
 /// Failures that are the request's own have errors of their own.

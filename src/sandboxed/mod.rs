@@ -5,6 +5,7 @@
 mod attached;
 mod child;
 mod config;
+mod evidence;
 mod host_state;
 mod launch;
 mod layered;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 
 pub use attached::Attachment;
 pub use layered::LayeredPolicy;
-pub use config::{PolicySource, SandboxedConfig};
+pub use config::{PolicySource, SandboxedConfig, TraceChoice};
 
 use crate::environment::Variables;
 use crate::executor::defaults::Defaults;

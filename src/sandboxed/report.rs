@@ -1,11 +1,17 @@
 //! From the outcome of a run to its facts.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use nix::sys::signal::Signal;
+
+use super::PolicySource;
 use super::sessions::SessionTmp;
-use crate::denial::Denial;
+use crate::denial::trace::{TraceHandle, TraceRecord};
+use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
 use crate::executor::engine::Outcome;
-use crate::executor::{RunResult, SandboxReport};
+use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
 use crate::policy::EffectivePolicy;
 
@@ -13,23 +19,87 @@ use crate::policy::EffectivePolicy;
 pub(super) struct RunContext {
     pub(super) policy: Arc<EffectivePolicy>,
     pub(super) planned: Planned,
+    pub(super) trace: Option<TraceHandle>,
+    /// It could not be traced and would have been.
+    pub(super) untraced: bool,
+    pub(super) views: Views,
+    pub(super) facts: RunFacts,
     /// Keeps the session's `/tmp` for as long as the command runs.
     pub(super) _tmp: Option<Arc<SessionTmp>>,
 }
 
+/// Where the policies of wider modes come from.
+pub(super) struct Views {
+    pub(super) source: Arc<dyn PolicySource>,
+    pub(super) call: CallPolicy,
+}
+
+/// The command as the classifier wants to know it.
+pub(super) struct RunFacts {
+    command: String,
+    workdir: PathBuf,
+    home: Option<PathBuf>,
+}
+
+impl RunFacts {
+    pub(super) fn of(spec: &ExecSpec, home: Option<&OsString>) -> Self {
+        let command = match &spec.command {
+            CommandLine::Shell(text) => text.clone(),
+            CommandLine::Program(argv) => {
+                argv.iter().map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
+            }
+        };
+        Self { command, workdir: spec.workdir.clone(), home: home.map(PathBuf::from) }
+    }
+}
+
 impl RunContext {
     /// Adds the sandbox's report to the result.
-    pub(super) fn finish(self, outcome: Outcome) -> RunResult {
-        let denials: Vec<Denial> = Vec::new();
+    pub(super) fn finish(mut self, outcome: Outcome) -> RunResult {
+        let mut notes = self.policy.notes.clone();
+        if self.untraced {
+            notes.push("denials were not traced: a filter around this process has the one listener there can be".into());
+        }
+        let record = self.trace.take().map(TraceHandle::finish);
+        let record = record.and_then(|finished| match finished {
+            Ok(record) => Some(record),
+            Err(error) => {
+                notes.push(format!("the trace of this run was lost: {error}"));
+                None
+            }
+        });
+        let (denials, denials_omitted) = self.classify(&outcome, record);
         let report = SandboxReport {
             mode: self.policy.mode,
             enforcement: self.planned.enforcement,
             gaps: self.planned.gaps,
             denied: denials.iter().any(|denial| denial.blocking),
             denials,
-            denials_omitted: 0,
-            notes: self.policy.notes.clone(),
+            denials_omitted,
+            notes,
         };
         RunResult { sandbox: Some(report), ..outcome.result }
+    }
+
+    fn classify(&self, outcome: &Outcome, record: Option<TraceRecord>) -> (Vec<crate::denial::Denial>, u64) {
+        let record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+        let result = &outcome.result;
+        let evidence = RunEvidence {
+            observations: record.observations,
+            coverage: record.coverage,
+            lost: record.omitted,
+            stderr: &outcome.stderr_tail,
+            stdout: &outcome.stdout_tail,
+            exit_code: result.exit_code,
+            signal: result.signal.as_ref().and_then(|name| name.parse::<Signal>().ok()).map(|signal| signal as i32),
+            timed_out: result.timed_out,
+            command: &self.facts.command,
+            workdir: &self.facts.workdir,
+            home: self.facts.home.as_deref(),
+        };
+        let wider = |mode| self.views.source.effective(&CallPolicy { mode, ..self.views.call.clone() }).ok();
+        let host = ProcessHostView::new();
+        let views = PolicyViews { effective: &self.policy, wider: &wider, host: &host };
+        classify(&evidence, &views)
     }
 }

@@ -1,0 +1,55 @@
+//! What the trace witness has to be told of a plan.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::denial::trace::filter::{FilterOptions, compile};
+use crate::denial::trace::{FileBackend, NetBackend, SignalBackend, Watch};
+use crate::plan::{Backend, Instruction, Planned};
+use crate::policy::{EffectivePolicy, SyscallRule};
+
+/// The filter that sends calls to the supervisor.
+pub(super) fn trace_filter(reported: &[SyscallRule]) -> Vec<Instruction> {
+    let filter = compile(reported, FilterOptions { descriptor_metadata: true });
+    filter.instructions.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
+}
+
+/// The run as the supervisor has to know it.
+pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
+    let plan = &planned.plan;
+    let landlock = plan.landlock.as_ref();
+    let own_network = plan.namespaces.is_some_and(|namespaces| namespaces.network);
+    let files = match plan.backend {
+        Backend::Namespaces => FileBackend::Mounts { landlock: landlock.is_some() },
+        Backend::Landlock | Backend::Unconfined => FileBackend::Landlock,
+    };
+    let network = match (own_network, landlock.is_some_and(|landlock| landlock.refuse_tcp)) {
+        (true, _) => NetBackend::Namespace,
+        (false, true) => NetBackend::Landlock,
+        (false, false) => NetBackend::None,
+    };
+    let signals = match (plan.namespaces.is_some(), landlock.is_some_and(|landlock| landlock.scope_signals)) {
+        (true, _) => SignalBackend::Namespace,
+        (false, true) => SignalBackend::Landlock,
+        (false, false) => SignalBackend::None,
+    };
+    Watch {
+        policy: Arc::clone(policy),
+        rules: planned.reported_calls.clone().into(),
+        also_writable: also_writable(planned),
+        files,
+        network,
+        open_ports: Vec::new(),
+        signals,
+        started: Instant::now(),
+    }
+}
+
+/// Places of the sandbox's own that no rule of the policy names.
+fn also_writable(planned: &Planned) -> Vec<PathBuf> {
+    let devices = planned.plan.landlock.iter().flat_map(|landlock| {
+        landlock.grants.iter().filter(|rule| rule.path.starts_with("/dev")).map(|rule| rule.path.clone())
+    });
+    devices.chain(planned.tmpdir.clone()).collect()
+}
