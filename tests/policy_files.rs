@@ -1,5 +1,7 @@
 //! Policy files: every mistake is named with its line and column, and every correct form is taken.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::path::Path;
 
 use stockade::policy::{
@@ -125,7 +127,7 @@ fn every_form_is_taken() {
     std::fs::write(root.join("p.toml"), text).unwrap();
     let policy = PolicyRequest::new(None, "ws").policy_file("p.toml").resolve(&host(&root)).unwrap();
     assert_eq!(policy.mode, SandboxMode::WorkspaceWrite);
-    let rule = |path: &Path| policy.rules.iter().filter(|r| r.path == path).next_back();
+    let rule = |path: &Path| policy.rules.iter().rfind(|r| r.path == path);
     let keep = rule(&root.join("ws/keep")).unwrap();
     assert_eq!((keep.access, keep.missing, keep.reason.as_deref()), (PathAccess::DenyWrite, true, Some("kept")));
     assert!(
@@ -240,4 +242,15 @@ fn network_options_and_grants() {
     std::fs::write(root.join("p.toml"), "[network]\nmode = \"allowlist\"\nallow = []\n").unwrap();
     let empty = resolved(request.policy("p.toml")).unwrap();
     assert_eq!((empty.mode, empty.allow.len()), (NetworkMode::Allowlist, 0), "an empty list lets nothing through");
+}
+
+#[test]
+fn one_long_line_costs_no_more_than_many() {
+    let list: Vec<String> = (0..30_000).map(|at| format!("\"/srv/ä/{at:06}\"")).collect();
+    let text = format!("[filesystem]\ndeny_write = [{}, \"last\"]\n", list.join(","));
+    let started = std::time::Instant::now();
+    let error = parse(&text).unwrap_err();
+    assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
+    let column = "deny_write = [".len() + 30_000 * 16 + 1 + 1;
+    assert!(error.to_string().starts_with(&format!("p.toml:2:{column}: ")), "{column} {error}");
 }

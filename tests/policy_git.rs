@@ -1,12 +1,14 @@
 //! Protected paths, with repositories that git itself made.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::ffi::OsStr;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use stockade::denial::Grant;
-use stockade::policy::{CliRule, EffectivePolicy, HostPaths, Origin, PathAccess, PolicyRequest, SandboxMode};
+use stockade::policy::{CliRule, EffectivePolicy, HostPaths, OnAppear, Origin, PathAccess, PolicyRequest, SandboxMode};
 
 struct Room {
     _dir: tempfile::TempDir,
@@ -92,6 +94,8 @@ fn an_ordinary_repository() {
     for name in ["ws/.git/config.worktree", "ws/.git/commondir", "ws/.vscode", "ws/.mcp.json", "ws/.claude"] {
         assert!(room.watched(&policy, name), "{name}");
     }
+    let planted = policy.watched.iter().find(|name| name.path == room.root.join("ws/.git/commondir")).unwrap();
+    assert_eq!(planted.on_appear, OnAppear::SetAside, "git would run the hooks of the directory it names");
     assert!(room.pinned(&policy, "ws/.git") && room.pinned(&policy, "ws/.git/info"));
     assert!(!room.pinned(&policy, "ws"), "a root is a mount point already");
     let hooks = policy.rules.iter().find(|rule| rule.path == room.root.join("ws/.git/hooks")).unwrap();
@@ -187,7 +191,11 @@ fn a_linked_worktree_gets_its_data_and_nothing_that_runs() {
             "ws/tree/.git",
         ],
     );
+    // `git gc` locks the HEAD of every worktree and rewrites its log.
+    room.writable(&policy, &["main/.git/worktrees/other/HEAD.lock", "main/.git/worktrees/other/logs/HEAD"]);
+    room.denied(&policy, &["main/.git/worktrees/other/index", "main/.git/worktrees/other/commondir"]);
     assert!(room.watched(&policy, "main/.git/commondir"));
+    assert!(room.watched(&policy, "main/.git/worktrees/other/config.worktree"));
     assert!(room.watched(&policy, "main/.git/worktrees/tree/config.worktree"));
     for opened in ["main/.git", "main/.git/worktrees/tree"] {
         let rule = policy.rules.iter().find(|rule| rule.path == room.root.join(opened)).unwrap();
@@ -218,6 +226,18 @@ fn a_stale_worktree_may_be_pruned() {
     std::fs::remove_dir_all(room.root.join("gone")).unwrap();
     let after = room.resolve("ws");
     room.writable(&after, &["ws/.git/worktrees/gone/gitdir"]);
+}
+
+#[test]
+fn a_worktree_in_the_private_tmp_is_not_pruned() {
+    let room = Room::new();
+    let elsewhere = tempfile::tempdir_in("/tmp").unwrap();
+    let tree = elsewhere.path().join("tree").display().to_string();
+    room.repository("ws");
+    room.git("ws", ["worktree", "add", "-q", &tree, "-b", "side"]);
+    let policy = room.resolve("ws");
+    room.denied(&policy, &["ws/.git/worktrees/tree/index", "ws/.git/worktrees/tree/HEAD"]);
+    room.writable(&policy, &["ws/.git/worktrees/tree/HEAD.lock"]);
 }
 
 #[test]
@@ -378,6 +398,9 @@ fn the_policy_file_itself_cannot_be_changed() {
     let policy = room.request("ws").policy_file(room.root.join("ws/p.toml")).resolve(&room.host()).unwrap();
     room.denied(&policy, &["ws/p.toml"]);
     room.writable(&policy, &["ws/q.toml"]);
+    symlink(room.root.join("ws/p.toml"), room.root.join("home/p.toml")).unwrap();
+    let linked = room.request("ws").policy_file(room.root.join("home/p.toml")).resolve(&room.host()).unwrap();
+    room.denied(&linked, &["ws/p.toml"]);
 }
 
 #[test]

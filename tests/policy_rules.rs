@@ -1,5 +1,7 @@
 //! Rules: which wins, which names they hold, and what tens of thousands of them cost.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -189,9 +191,7 @@ fn deny_inside_allow_inside_deny() {
     assert_eq!(facts("ws/a/b/x"), (true, true));
     assert_eq!(facts("ws/a/b/c/x"), (true, false));
     assert_eq!(facts("ws/a/b/c/d/x"), (false, false));
-    for pin in ["ws/a/b/c"] {
-        assert!(!policy.pinned.contains(&root.join(pin)), "below a refusal nothing can be renamed");
-    }
+    assert!(!policy.pinned.contains(&root.join("ws/a/b/c")), "below a refusal nothing can be renamed");
 }
 
 #[test]
@@ -418,7 +418,6 @@ fn fifty_thousand_rules_cost_no_noticeable_time() {
         assert!(policy.decide(&root.join("ws").join(format!("p3/d10/new{at}"))).writable);
     }
     let decided = started.elapsed();
-    println!("resolved in {resolved:?}, 10 000 decisions in {decided:?}");
     assert!(policy.notes.len() < 50, "notes are bounded: {}", policy.notes.len());
     // Generous: an unoptimised build on a busy machine. Quadratic work would take minutes.
     assert!(resolved < Duration::from_secs(20) && decided < Duration::from_secs(10), "{resolved:?} {decided:?}");

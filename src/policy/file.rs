@@ -13,6 +13,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserial
 use toml::Spanned;
 
 use super::error::{Place, PolicyError};
+use super::lines::Lines;
 use super::protect::ProtectTable;
 use super::shipped;
 use super::size::LimitValue;
@@ -324,29 +325,4 @@ fn check_syscall(rule: &Spanned<SyscallRule>, lines: &Lines<'_>) -> Result<(), P
         return Err(PolicyError::Value { place, problem, remedy: "correct `arg`".into() });
     }
     Ok(())
-}
-
-/// Byte offsets to lines and columns, by a table of line starts made once.
-pub(super) struct Lines<'a> {
-    file: &'a Path,
-    text: &'a str,
-    starts: Vec<usize>,
-}
-
-impl<'a> Lines<'a> {
-    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { file, text, starts }
-    }
-
-    pub(super) fn place(&self, offset: usize) -> Place {
-        let line = self.starts.partition_point(|start| *start <= offset).max(1);
-        let before = self.text.get(self.starts[line - 1]..offset).unwrap_or_default();
-        Place { file: self.file.to_owned(), line: clamp(line), column: clamp(before.chars().count() + 1) }
-    }
-}
-
-/// Files are at most 1 MiB, so nothing is ever cut.
-fn clamp(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -12,15 +12,18 @@ use std::path::{Path, PathBuf};
 
 use super::PathAccess;
 use super::git_config;
-use super::protect::{Discovery, directory_at, is_directory, is_file};
+use super::layers::PRIVATE;
+use super::protect::{Discovery, OnAppear, directory_at, is_directory, is_file};
 
 /// Files of a git directory that decide what git executes.
-const CODE: [(&str, &str); 5] = [
-    ("hooks", "git runs these programs"),
-    ("config", "it names programs that git runs (hooks, filters, pagers, ssh, fsmonitor)"),
-    ("config.worktree", "it is read as configuration"),
-    ("commondir", "it can move hooks and configuration to another directory"),
-    ("info/attributes", "it attaches filters to files"),
+///
+/// A `commondir` that appears is never kept: git itself makes one only inside the data of a new linked worktree.
+const CODE: [(&str, &str, OnAppear); 5] = [
+    ("hooks", "git runs these programs", OnAppear::Keep),
+    ("config", "it names programs that git runs (hooks, filters, pagers, ssh, fsmonitor)", OnAppear::Keep),
+    ("config.worktree", "it is read as configuration", OnAppear::Keep),
+    ("commondir", "it can move hooks and configuration to another directory", OnAppear::SetAside),
+    ("info/attributes", "it attaches filters to files", OnAppear::Keep),
 ];
 
 /// Entries of a common directory that a linked worktree may write: data, and the locks beside them.
@@ -38,10 +41,8 @@ impl Discovery<'_> {
         if !self.done.insert(git.join("config")) {
             return;
         }
-        self.pinned.insert(git.to_owned());
-        for (name, reason) in CODE {
-            self.name(git, name, "git", reason, None, true);
-        }
+        self.findings.pinned.insert(git.to_owned());
+        self.code(git);
         self.configured(&git.join("config"), top);
         self.modules(&git.join("modules"), MODULE_DEPTH);
         for worktree in subdirectories(&git.join("worktrees")) {
@@ -90,13 +91,18 @@ impl Discovery<'_> {
 
     /// The administrative directory of a linked worktree that still exists.
     fn worktree_admin(&mut self, admin: &Path) {
-        let alive =
-            read_line(&admin.join("gitdir")).is_some_and(|line| self.resolver.resolve(&admin.join(line)).exists());
-        if !alive {
+        let Some(line) = read_line(&admin.join("gitdir")) else { return };
+        let worktree = self.resolver.resolve(&admin.join(line));
+        if !worktree.exists() {
             // `git gc` may prune it, and nobody runs git there.
             return;
         }
-        self.pinned.insert(admin.to_owned());
+        if PRIVATE.iter().any(|private| worktree.path.starts_with(private)) && !self.in_root(&worktree.path) {
+            let reason =
+                "its worktree lies in a directory that is private here: git would take it for gone and prune it";
+            self.deny_all_but(admin, &["logs"], reason);
+        }
+        self.findings.pinned.insert(admin.to_owned());
         for (name, reason, watch) in [
             ("config.worktree", "it is read as configuration", true),
             ("commondir", "it can move hooks and configuration to another directory", false),
@@ -115,7 +121,8 @@ impl Discovery<'_> {
             return;
         };
         let Some(data) = directory_at(self.resolver, &directory.join(&target)) else {
-            self.notes
+            self.findings
+                .notes
                 .insert(format!("{} points to {target}, which is no directory: nothing was opened", file.display()));
             return;
         };
@@ -130,7 +137,7 @@ impl Discovery<'_> {
         }
         let opened = self.open_worktree(file, &data) || self.open_submodule(directory, &data);
         if !opened {
-            self.notes.insert(format!(
+            self.findings.notes.insert(format!(
                 "{} points to {}, which does not name it in turn or encloses a writable root: nothing was opened there; \
                  if that repository is meant, open it by name with --write",
                 file.display(),
@@ -153,30 +160,54 @@ impl Discovery<'_> {
         self.add(data.to_owned(), PathAccess::Write, "git worktree", "the data of this worktree: HEAD, index, logs");
         self.opened.insert(data.to_owned());
         self.worktree_admin(data);
-        self.open_common(&common);
+        self.commons.insert(common);
         true
     }
 
-    /// Opens a common directory for data alone.
+    /// Opens for data alone every common directory that a worktree of the roots has; after the scan, because which
+    /// worktrees are the roots' own is known only then.
+    pub(super) fn open_commons(&mut self) {
+        for common in std::mem::take(&mut self.commons) {
+            self.open_common(&common);
+        }
+    }
+
     fn open_common(&mut self, common: &Path) {
-        self.add(
-            common.to_owned(),
-            PathAccess::Write,
-            "git worktree",
-            "the repository of this worktree: objects, references, their logs and locks",
-        );
+        let reason = "the repository of this worktree: objects, references, their logs and locks";
+        self.add(common.to_owned(), PathAccess::Write, "git worktree", reason);
         self.opened.insert(common.to_owned());
-        self.pinned.insert(common.to_owned());
-        let Ok(entries) = std::fs::read_dir(common) else { return };
+        self.findings.pinned.insert(common.to_owned());
+        self.deny_all_but(common, &DATA, "of the repository, and no data that a worktree writes");
+        self.code(common);
+        for sibling in subdirectories(&common.join("worktrees")) {
+            if !self.opened.contains(&sibling) {
+                // `git gc` locks every worktree's HEAD and expires its log; nothing else of a sibling is written.
+                let reason = "git gc creates a lock here to expire the log of this other worktree";
+                self.add(sibling.clone(), PathAccess::Write, "git worktree", reason);
+                self.opened.insert(sibling.clone());
+                self.deny_all_but(&sibling, &["logs"], "of another worktree");
+                self.name(&sibling, "config.worktree", "git worktree", "it is read as configuration", None, true);
+            }
+        }
+    }
+
+    /// Refuses every entry of an opened directory but these.
+    fn deny_all_but(&mut self, directory: &Path, data: &[&str], reason: &str) {
+        let Ok(entries) = std::fs::read_dir(directory) else { return };
         let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         for name in names {
-            if !name.to_str().is_some_and(|name| DATA.contains(&name)) {
-                self.deny(common.join(name), "git worktree", "of the repository, and no data that a worktree writes");
+            if !name.to_str().is_some_and(|name| data.contains(&name)) {
+                self.name(directory, name, "git worktree", reason, None, false);
             }
         }
-        for (name, reason) in CODE {
-            self.name(common, name, "git", reason, None, true);
+    }
+
+    /// Protects, and watches where it is missing, what git executes or reads as configuration.
+    fn code(&mut self, git: &Path) {
+        for (name, reason, least) in CODE {
+            let on_appear = least.max(self.protection.on_appear());
+            self.name(git, name, "git", reason, Some(on_appear), true);
         }
     }
 
@@ -192,10 +223,8 @@ impl Discovery<'_> {
         }
         self.add(data.to_owned(), PathAccess::Write, "git submodule", "the repository of this submodule");
         self.opened.insert(data.to_owned());
-        self.pinned.insert(data.to_owned());
-        for (name, reason) in CODE {
-            self.name(data, name, "git", reason, None, true);
-        }
+        self.findings.pinned.insert(data.to_owned());
+        self.code(data);
         for nested in subdirectories(&data.join("modules")) {
             self.deny(nested, "git submodule", "the repository of another submodule");
         }

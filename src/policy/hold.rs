@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use super::protect::{OnAppear, Watched};
@@ -20,6 +20,7 @@ pub(super) fn hold(
     let last: HashMap<&Path, PathAccess> = ranked.iter().map(|r| (r.rule.path.as_path(), r.rule.access)).collect();
     let lifted = |path: &Path| last.get(path) == Some(&PathAccess::Write);
     let mut watched: BTreeSet<Watched> = watched.into_iter().filter(|name| !lifted(&name.path)).collect();
+    let mut told: HashSet<PathBuf> = watched.iter().map(|name| name.path.clone()).collect();
     for group in ranked.chunk_by(|a, b| a.rule.path == b.rule.path) {
         let Some(deciding) = group.last() else { continue };
         if !matches!(deciding.rule.access, PathAccess::DenyWrite | PathAccess::DenyRead) {
@@ -27,16 +28,16 @@ pub(super) fn hold(
         }
         let reason = || deciding.rule.reason.clone().unwrap_or_else(|| "refused by the policy".into());
         for link in group.iter().filter_map(|r| r.own_link.as_ref()) {
-            if between(link, &last).is_some() && !watched.iter().any(|name| name.path == *link) {
+            if between(link, &last).is_some() && told.insert(link.clone()) {
                 let target = std::fs::read_link(link).ok();
                 watched.insert(Watched { path: link.clone(), link: target, reason: reason(), on_appear });
             }
         }
         let Some(parents) = between(&deciding.rule.path, &last) else { continue };
-        if deciding.rule.missing {
+        if deciding.rule.missing && told.insert(deciding.rule.path.clone()) {
             let path = deciding.rule.path.clone();
             watched.insert(Watched { path, link: None, reason: reason(), on_appear });
-        } else {
+        } else if !deciding.rule.missing {
             pinned.extend(parents.into_iter().map(Path::to_owned));
         }
     }

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Directories that are private to the session in the confining modes.
-const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
+pub(super) const PRIVATE: [&str; 2] = ["/tmp", "/dev/shm"];
 
 /// Precedence at one path. Files come between, in the order given.
 pub(super) const RANK_DEFAULT: usize = 0;

@@ -14,7 +14,7 @@ use toml::Spanned;
 use super::PathAccess;
 use super::canon::{Found, Resolver};
 use super::error::PolicyError;
-use super::file::Lines;
+use super::lines::Lines;
 
 /// What becomes of a protected name that the command itself newly created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -122,19 +122,27 @@ pub(super) struct Discovered {
     pub(super) reason: String,
 }
 
-/// What looking at the host gathers.
-pub(super) struct Discovery<'a> {
-    pub(super) protection: &'a Protection,
-    pub(super) resolver: &'a mut Resolver,
-    pub(super) home: &'a Path,
-    /// Writable directories, resolved.
-    pub(super) roots: &'a BTreeSet<PathBuf>,
+/// What looking at the host found.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
     pub(super) rules: Vec<Discovered>,
     pub(super) watched: BTreeSet<Watched>,
     pub(super) pinned: BTreeSet<PathBuf>,
     pub(super) notes: BTreeSet<String>,
+}
+
+/// Looking at the host: what it needs and what it has found.
+pub(super) struct Discovery<'a> {
+    pub(super) protection: &'a Protection,
+    pub(super) resolver: &'a mut Resolver,
+    pub(super) home: PathBuf,
+    /// Writable directories, resolved.
+    pub(super) roots: &'a BTreeSet<PathBuf>,
+    pub(super) findings: Findings,
     /// Directories outside every root that were opened for git's data.
     pub(super) opened: BTreeSet<PathBuf>,
+    /// Common directories outside every root whose linked worktrees are in the roots.
+    pub(super) commons: BTreeSet<PathBuf>,
     /// Directories whose protected names were dealt with.
     pub(super) done: BTreeSet<PathBuf>,
 }
@@ -143,7 +151,7 @@ impl<'a> Discovery<'a> {
     pub(super) fn new(
         protection: &'a Protection,
         resolver: &'a mut Resolver,
-        home: &'a Path,
+        home: PathBuf,
         roots: &'a BTreeSet<PathBuf>,
     ) -> Self {
         Self {
@@ -151,11 +159,9 @@ impl<'a> Discovery<'a> {
             resolver,
             home,
             roots,
-            rules: Vec::new(),
-            watched: BTreeSet::new(),
-            pinned: BTreeSet::new(),
-            notes: BTreeSet::new(),
+            findings: Findings::default(),
             opened: BTreeSet::new(),
+            commons: BTreeSet::new(),
             done: BTreeSet::new(),
         }
     }
@@ -178,8 +184,7 @@ impl<'a> Discovery<'a> {
     }
 
     /// Protects start-up files when the home directory can be written.
-    pub(super) fn home(&mut self) {
-        let home = self.home;
+    pub(super) fn home(&mut self, home: &Path) {
         if self.in_root(home) {
             for name in &self.protection.home_names {
                 self.name(home, &name.name, "start-up file", &name.reason, name.on_appear, true);
@@ -204,7 +209,7 @@ impl<'a> Discovery<'a> {
         let at = parent.path.join(last);
         match at.symlink_metadata() {
             Err(_) if watch && self.writable(&at) => {
-                self.watched.insert(Watched { path: at, link: None, reason: reason.to_owned(), on_appear });
+                self.findings.watched.insert(Watched { path: at, link: None, reason: reason.to_owned(), on_appear });
             }
             Err(_) => {}
             Ok(meta) if meta.file_type().is_symlink() => {
@@ -216,7 +221,7 @@ impl<'a> Discovery<'a> {
             }
             Ok(meta) => {
                 if meta.is_file() && meta.nlink() > 1 {
-                    self.notes.insert(format!(
+                    self.findings.notes.insert(format!(
                         "{} is protected but has {} hard links: another name of the same file may be writable",
                         at.display(),
                         meta.nlink()
@@ -230,11 +235,11 @@ impl<'a> Discovery<'a> {
     /// Watches a protected name that is a symbolic link: no mount can hold the link itself.
     pub(super) fn link(&mut self, at: &Path, reason: &str, on_appear: OnAppear) {
         let link = std::fs::read_link(at).ok();
-        self.notes.insert(format!(
+        self.findings.notes.insert(format!(
             "{} is protected and a symbolic link: the link itself can be replaced, which is looked for after the run",
             at.display()
         ));
-        self.watched.insert(Watched { path: at.to_owned(), link, reason: reason.to_owned(), on_appear });
+        self.findings.watched.insert(Watched { path: at.to_owned(), link, reason: reason.to_owned(), on_appear });
     }
 
     pub(super) fn deny(&mut self, path: PathBuf, what: &str, reason: &str) {
@@ -242,7 +247,7 @@ impl<'a> Discovery<'a> {
     }
 
     pub(super) fn add(&mut self, path: PathBuf, access: PathAccess, what: &str, reason: &str) {
-        self.rules.push(Discovered { path, access, what: what.to_owned(), reason: reason.to_owned() });
+        self.findings.rules.push(Discovered { path, access, what: what.to_owned(), reason: reason.to_owned() });
     }
 }
 

@@ -8,10 +8,10 @@ use std::path::{Component, Path, PathBuf};
 use super::canon::{Found, Resolved, Resolver, tidy};
 use super::error::{Origination, PolicyError};
 use super::explain::render_origin;
-use super::layers::{self, Entry, Layers, RANK_DEFAULT, RANK_DISCOVERED, RANK_GRANT};
-use super::protect::Discovery;
+use super::layers::{self, Entry, Layers, RANK_DEFAULT, RANK_DISCOVERED};
+use super::protect::{Discovered, Discovery, Findings};
 use super::request::HostPaths;
-use super::{EffectivePolicy, NetworkMode, Origin, PathAccess, PathRule, PolicyRequest, hold, pattern};
+use super::{EffectivePolicy, NetworkMode, Origin, PathAccess, PathRule, PolicyRequest, hold, pattern, refuse};
 
 /// Notes on missing entries that are written out; more are counted.
 const MAX_MISSING_NOTES: usize = 20;
@@ -21,8 +21,8 @@ const MAX_MISSING_NOTES: usize = 20;
 pub(super) struct Ranked {
     pub(super) rule: PathRule,
     pub(super) rank: usize,
-    place: Origination,
-    links: Vec<PathBuf>,
+    pub(super) place: Origination,
+    pub(super) links: Vec<PathBuf>,
     /// The link that the entry itself is.
     pub(super) own_link: Option<PathBuf>,
     directory: bool,
@@ -52,49 +52,64 @@ pub(super) fn resolve(request: &PolicyRequest, host: &HostPaths) -> Result<Effec
         return Ok(policy);
     }
     let mut ranked = rules(&mut layers, &mut resolver, &mut policy.notes)?;
-    refuse_plantable_links(&ranked)?;
+    refuse::plantable_links(&ranked)?;
     sort(&mut ranked);
-    refuse_contradictions(&ranked)?;
+    refuse::contradictions(&ranked)?;
 
-    let home = resolver.resolve(&host.home).path;
-    let roots = roots(&ranked);
-    let mut found = Discovery::new(&layers.protection, &mut resolver, &home, &roots);
-    found.scan();
-    found.home();
-    for file in &layers.files {
-        if let (Some(directory), Some(name)) = (file.parent(), file.file_name()) {
-            let directory = found.resolver.resolve(directory).path;
-            if found.in_root(&directory) {
-                found.name(&directory, name, "policy file", "a command must not change its own policy", None, true);
-            }
-        }
-    }
-    let Discovery { rules: discovered, watched, pinned, notes, .. } = found;
-    policy.notes.extend(notes);
-    for found in discovered.into_iter().filter(|found| found.path != policy.workspace) {
-        ranked.push(Ranked {
-            directory: found.path.is_dir(),
-            rule: PathRule {
-                path: found.path,
-                written: None,
-                access: found.access,
-                optional: false,
-                missing: false,
-                origin: Origin::Discovered { what: found.what },
-                reason: Some(found.reason),
-            },
-            rank: RANK_DISCOVERED,
-            place: Origination::Discovered,
-            links: Vec::new(),
-            own_link: None,
-        });
-    }
+    let found = discover(&layers, host, &mut resolver, &roots(&ranked));
+    policy.notes.extend(found.notes);
+    ranked.extend(found.rules.into_iter().filter(|rule| rule.path != policy.workspace).map(discovered));
     name_service(&policy, &mut resolver, &mut ranked);
     sort(&mut ranked);
-    refuse_hidden_grants(&policy, &ranked)?;
-    hold::hold(&mut policy, &ranked, pinned, watched, layers.protection.on_appear());
+    refuse::hidden_grants(&policy, &ranked)?;
+    hold::hold(&mut policy, &ranked, found.pinned, found.watched, layers.protection.on_appear());
     finish(&mut policy, ranked)?;
     Ok(policy)
+}
+
+/// What the policy must protect on this host because of what is there.
+fn discover(layers: &Layers, host: &HostPaths, resolver: &mut Resolver, roots: &BTreeSet<PathBuf>) -> Findings {
+    let home = resolver.resolve(&host.home).path;
+    let account = host.account_home.as_ref().map(|home| resolver.resolve(home).path);
+    let mut found = Discovery::new(&layers.protection, resolver, home.clone(), roots);
+    found.scan();
+    found.home(&home);
+    if let Some(account) = account {
+        found.home(&account);
+    }
+    for file in &layers.files {
+        let (Some(directory), Some(name)) = (file.parent(), file.file_name()) else { continue };
+        let (what, reason) = ("policy file", "a command must not change its own policy");
+        let directory = found.resolver.resolve(directory).path;
+        if found.in_root(&directory) {
+            found.name(&directory, name, what, reason, None, true);
+        }
+        // Reached through a link from outside, it lies in a root all the same.
+        let target = found.resolver.resolve(file);
+        if target.exists() && found.in_root(&target.path) {
+            found.deny(target.path, what, reason);
+        }
+    }
+    found.findings
+}
+
+fn discovered(found: Discovered) -> Ranked {
+    Ranked {
+        directory: found.path.is_dir(),
+        rule: PathRule {
+            path: found.path,
+            written: None,
+            access: found.access,
+            optional: false,
+            missing: false,
+            origin: Origin::Discovered { what: found.what },
+            reason: Some(found.reason),
+        },
+        rank: RANK_DISCOVERED,
+        place: Origination::Discovered,
+        links: Vec::new(),
+        own_link: None,
+    }
 }
 
 /// The workspace: an existing directory, and not the whole host.
@@ -191,98 +206,11 @@ fn first_link(path: &Path, links: &[PathBuf]) -> Option<PathBuf> {
     links.iter().find(|link| link.file_name() == path.file_name()).cloned()
 }
 
-/// An opening entry must not lead out of a writable root through a link in that root: a command could have planted it.
-fn refuse_plantable_links(ranked: &[Ranked]) -> Result<(), PolicyError> {
-    let roots: BTreeSet<&Path> =
-        ranked.iter().filter(|r| r.rule.access == PathAccess::Write).map(|r| r.rule.path.as_path()).collect();
-    for entry in ranked.iter().filter(|r| matches!(r.rule.access, PathAccess::Write | PathAccess::Read)) {
-        for link in &entry.links {
-            let leaves = link
-                .ancestors()
-                .skip(1)
-                .any(|above| roots.contains(above) && above != entry.rule.path && !entry.rule.path.starts_with(above));
-            if leaves {
-                return Err(PolicyError::PlantableLink {
-                    place: entry.place.clone(),
-                    written: entry.rule.written.clone().unwrap_or_default(),
-                    link: link.clone(),
-                    target: entry.rule.path.clone(),
-                });
-            }
-        }
-    }
-    Ok(())
-}
-
 /// By path, then precedence, then refusals last, so that within one layer the narrower wins.
 fn sort(ranked: &mut [Ranked]) {
     ranked.sort_by(|a, b| {
         a.rule.path.cmp(&b.rule.path).then(a.rank.cmp(&b.rank)).then(a.rule.access.cmp(&b.rule.access))
     });
-}
-
-/// One layer must not open and refuse the same path.
-fn refuse_contradictions(ranked: &[Ranked]) -> Result<(), PolicyError> {
-    let told = |r: &Ranked| {
-        let written = r.rule.written.as_ref().unwrap_or(&r.rule.path);
-        format!("{} '{}'", verb(r.rule.access), written.display())
-    };
-    for group in ranked.chunk_by(|a, b| a.rule.path == b.rule.path && a.rank == b.rank) {
-        if matches!(group[0].rank, RANK_DEFAULT | RANK_DISCOVERED | RANK_GRANT) {
-            continue;
-        }
-        let (first, last) = (&group[0], &group[group.len() - 1]);
-        let collide = matches!(
-            (first.rule.access, last.rule.access),
-            (PathAccess::Write, PathAccess::DenyWrite | PathAccess::DenyRead)
-                | (PathAccess::Read, PathAccess::DenyRead)
-        );
-        if collide {
-            return Err(PolicyError::Contradiction {
-                place: last.place.clone(),
-                entry: told(last),
-                other: format!("{} ({})", told(first), first.place),
-                path: last.rule.path.clone(),
-            });
-        }
-    }
-    Ok(())
-}
-
-const fn verb(access: PathAccess) -> &'static str {
-    match access {
-        PathAccess::Write => "write",
-        PathAccess::Read => "read",
-        PathAccess::Private => "private",
-        PathAccess::DenyWrite => "deny-write",
-        PathAccess::DenyRead => "deny-read",
-    }
-}
-
-/// A grant that leads through a link to something refused would give more than was shown to whoever approved it.
-fn refuse_hidden_grants(policy: &EffectivePolicy, ranked: &[Ranked]) -> Result<(), PolicyError> {
-    let through_links = |r: &&Ranked| r.rank == RANK_GRANT && !r.links.is_empty();
-    if !ranked.iter().any(|r| through_links(&r)) {
-        return Ok(());
-    }
-    let mut before = policy.clone();
-    before.rules = ranked.iter().filter(|r| r.rank != RANK_GRANT).map(|r| r.rule.clone()).collect();
-    for grant in ranked.iter().filter(through_links) {
-        let planted = grant.links.iter().find(|link| before.decide(link).writable);
-        let decided = before.decide(&grant.rule.path);
-        let refused = decided.rule.filter(|rule| matches!(rule.access, PathAccess::DenyRead | PathAccess::DenyWrite));
-        if planted.is_some() || refused.is_some() {
-            return Err(PolicyError::GrantHidesTarget {
-                written: grant.rule.written.clone().unwrap_or_default(),
-                target: grant.rule.path.clone(),
-                rule: refused.map_or_else(
-                    || "the link can be changed by a command".to_owned(),
-                    |rule| render_origin(&rule.origin),
-                ),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Existing directories that end up writable by a rule of their own.

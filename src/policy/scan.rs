@@ -22,6 +22,7 @@ impl Discovery<'_> {
                 self.scan_root(&root, &mut left);
             }
         }
+        self.open_commons();
     }
 
     fn scan_root(&mut self, root: &Path, left: &mut Left) {
@@ -31,7 +32,7 @@ impl Discovery<'_> {
                 continue;
             }
             if left.directories == 0 || left.entries == 0 {
-                self.notes.insert(format!(
+                self.findings.notes.insert(format!(
                     "{} is large: nested repositories and settings were looked for in its first {} directories only",
                     root.display(),
                     self.protection.scan_directories
