@@ -52,6 +52,16 @@ pub(super) fn directories_in_command(command: &str) -> Vec<String> {
     directories
 }
 
+/// The directories that make says it entered, at most eight.
+pub(super) fn directories_entered(output: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output[output.len().saturating_sub(64 << 10)..]);
+    let directories = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(": Entering directory ")?;
+        Some(rest.trim_matches(['\'', '"', '`']).to_owned())
+    });
+    directories.take(8).collect()
+}
+
 /// The command ends itself with a status of its own choice when something fails (`|| exit`, `|| return`, `|| {`).
 pub(super) fn exits_on_failure(command: &str) -> bool {
     command.split("||").skip(1).any(|rest| {

@@ -41,6 +41,19 @@ impl<'a> Locator<'a> {
         found
     }
 
+    /// Where a path as printed may lie, with the ends of links at those places.
+    pub(super) fn candidates_and_targets(&self, printed: &str) -> Vec<PathBuf> {
+        let places = self.candidates(printed);
+        let targets: Vec<PathBuf> = places.iter().filter_map(|path| self.views.host.target(path)).collect();
+        places.into_iter().chain(targets).collect()
+    }
+
+    /// The place of one end of a move, when the policy refuses to change the names there.
+    pub(super) fn refused_end(&self, printed: &str) -> Option<PathBuf> {
+        let refused = |path: &PathBuf| path_refused(self.views.effective, DenialKind::FsRename, path, self.views.host);
+        self.candidates(printed).into_iter().find(refused)
+    }
+
     /// The refusal a message tells of, when the policy refuses what it names.
     pub(super) fn locate(&self, mention: &Mention) -> Option<Observation> {
         match &mention.subject {
@@ -86,6 +99,9 @@ impl<'a> Locator<'a> {
     }
 
     fn path(&self, mention: &Mention, path: PathBuf) -> Option<Observation> {
+        // Opening follows a link; removing, moving and making act on the name itself.
+        let follows = !matches!(mention.verb, Verb::Create | Verb::Remove | Verb::Rename);
+        let path = follows.then(|| self.views.host.target(&path)).flatten().unwrap_or(path);
         let kind = self.kind(mention, &path)?;
         let refused = path_refused(self.views.effective, kind, &path, self.views.host);
         let mounting = kind == DenialKind::Mount && self.views.effective.mode.confines();
@@ -174,7 +190,8 @@ impl<'a> Locator<'a> {
             (Some(Verb::Remove), state) if state.exists() => DenialKind::FsRemove,
             (Some(Verb::Metadata), state) if state.exists() => DenialKind::FsMetadata,
             (Some(Verb::Truncate), FileState::File) => DenialKind::FsTruncate,
-            (_, FileState::Directory) => DenialKind::FsRemove,
+            (_, FileState::Directory) if cause == Cause::ReadOnly => DenialKind::FsRemove,
+            (_, FileState::Directory) => return None,
             (_, state) if state.exists() => DenialKind::FsWrite,
             _ => DenialKind::FsCreate,
         })
@@ -269,7 +286,8 @@ fn mention_starts_with_dot(mention: &Mention) -> bool {
 fn directories(evidence: &RunEvidence<'_>) -> Vec<PathBuf> {
     let mut current = evidence.workdir.to_path_buf();
     let mut bases = vec![current.clone()];
-    for printed in super::hints::directories_in_command(evidence.command) {
+    let entered = [evidence.stdout, evidence.stderr].map(super::hints::directories_entered).concat();
+    for printed in super::hints::directories_in_command(evidence.command).into_iter().chain(entered) {
         let target = match (printed.strip_prefix('~'), evidence.home) {
             (Some(below), Some(home)) => home.join(below.trim_start_matches('/')),
             _ => PathBuf::from(&printed),

@@ -98,6 +98,7 @@ pub(super) fn fails_anyway(kind: DenialKind, path: &Path, exclusive: bool, host:
         DenialKind::FsRemove | DenialKind::FsMetadata | DenialKind::FsRead | DenialKind::FsExecute => {
             state == FileState::Missing
         }
+        DenialKind::UnixConnect => state != FileState::Socket,
         _ => false,
     }
 }

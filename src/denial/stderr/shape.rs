@@ -321,6 +321,10 @@ fn objects(segments: &[&str], has_program: bool, usual: Option<Verb>) -> Option<
         if let Some(object) = operation(segment) {
             return Some(object);
         }
+        if segment.starts_with('(') {
+            // `kill: (1) - reason`: a process, which is no path and no host.
+            break;
+        }
         if names_a_path(segment, usual) {
             return Some((Verb::Unknown, Subject::Path((*segment).to_owned()), None));
         }
