@@ -59,7 +59,7 @@ impl<'a> Locator<'a> {
         match &mention.subject {
             Subject::Host { host, port } => self.peer(mention, host, *port),
             Subject::InCommand if mention.call.as_deref() == Some("sqlite") => {
-                let database = database_in(self.evidence.command)?;
+                let database = super::hints::database_in(self.evidence.command)?;
                 self.without_reason(mention, &database)
             }
             Subject::InCommand => self.peer_in_command(mention),
@@ -146,7 +146,7 @@ impl<'a> Locator<'a> {
     /// A shell prints `name: reason` for a redirection and for a command word alike.
     fn shell(&self, cause: Cause, path: &Path, state: FileState) -> Option<DenialKind> {
         let open = if state.exists() { DenialKind::FsWrite } else { DenialKind::FsCreate };
-        if cause == Cause::ReadOnly || redirects_to(self.evidence.command, path) {
+        if cause == Cause::ReadOnly || super::hints::redirects_to(self.evidence.command, path) {
             return Some(open);
         }
         let masked = !self.views.effective.decide(path).readable;
@@ -302,28 +302,4 @@ fn directories(evidence: &RunEvidence<'_>) -> Vec<PathBuf> {
     }
     bases.reverse();
     bases
-}
-
-/// A redirection in the command line writes to this path's name.
-fn redirects_to(command: &str, path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    command.match_indices('>').take(64).any(|(at, _)| {
-        let word = command[at..].trim_start_matches(['>', '|', '&', ' ']).trim_start_matches(['"', '\'']);
-        let word = word.split([' ', ';', '&', '|', '"', '\'', ')', '\n']).next().unwrap_or("");
-        Path::new(word).file_name().is_some_and(|last| last == name)
-    })
-}
-
-/// The database file an sqlite command names.
-fn database_in(command: &str) -> Option<String> {
-    let word = |text: &str| text.trim_matches(['"', '\'', ')', '(', ';', ',']).to_owned();
-    let words: Vec<&str> = command.split(|c: char| c.is_whitespace() || c == '(').take(256).collect();
-    let after_tool = words.iter().position(|word| word.rsplit('/').next() == Some("sqlite3"));
-    let argument = after_tool.and_then(|at| words[at + 1..].iter().find(|word| !word.starts_with('-')));
-    let by_suffix = || {
-        command.split(['"', '\'', ' ']).find(|word| {
-            [".db", ".sqlite", ".sqlite3"].iter().any(|suffix| word.len() > suffix.len() && word.ends_with(suffix))
-        })
-    };
-    argument.copied().or_else(by_suffix).map(word).filter(|name| !name.is_empty())
 }
