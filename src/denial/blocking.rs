@@ -89,7 +89,9 @@ fn said_something_else(evidence: &RunEvidence<'_>) -> Said {
 
 /// Lines in which an access proven by other witnesses may be named: those that say something could not be done.
 pub(super) fn complaining_lines(evidence: &RunEvidence<'_>) -> Vec<String> {
-    let outputs = [evidence.stderr, if super::hints::merges_streams(evidence.command) { evidence.stdout } else { b"" }];
+    let failed = evidence.exit_code.is_none_or(|code| code != 0);
+    let with_stdout = failed || super::hints::merges_streams(evidence.command);
+    let outputs = [evidence.stderr, if with_stdout { evidence.stdout } else { b"" }];
     let tails = outputs.iter().map(|output| &output[output.len().saturating_sub(64 << 10)..]);
     tails
         .flat_map(|tail| tail.split(|byte| *byte == b'\n'))

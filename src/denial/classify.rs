@@ -4,7 +4,7 @@
 use super::locate::Locator;
 use super::merge::{Accesses, Joined};
 use super::refusal::{fails_anyway, loopback, peer_refused};
-use super::stderr::{Mention, Subject, read_messages};
+use super::stderr::{Mention, Subject, command_peers, read_messages};
 use super::{Denial, DenialKind, Observation, PolicyViews, RunEvidence, Target, TraceCoverage, Witness};
 
 /// Denials kept of one run; the rest are counted.
@@ -28,11 +28,20 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
     }
     read_text(evidence, &locator, &mut accesses);
     note_named_lines(evidence, &mut accesses);
+    accesses.fold_lookups(only_name_in(evidence.command).as_deref());
     let accesses = accesses.into_ordered();
     let blocking = super::blocking::decide(&accesses, evidence);
     let (kept, omitted) = bound(accesses, blocking);
     let denials = kept.into_iter().map(|(joined, blocking)| denial(joined, blocking, views)).collect();
     (denials, omitted.saturating_add(evidence.lost))
+}
+
+/// The one name, not an address, that the command line gives to a network tool or in a URL.
+fn only_name_in(command: &str) -> Option<String> {
+    let peers = command_peers(command);
+    let mut names = peers.into_iter().map(|(host, _)| host).filter(|host| host.parse::<std::net::IpAddr>().is_err());
+    let first = names.next()?;
+    names.all(|name| name == first).then_some(first)
 }
 
 /// The access was refused by us rather than failing for a reason of its own before any layer was asked.
@@ -43,6 +52,8 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
     let call = seen.syscall.as_deref().unwrap_or("");
     let exclusive = ["mkdir", "mknod", "link", "symlink"].iter().any(|name| call.starts_with(name));
     match &seen.target {
+        // An abstract socket has no file.
+        Target::Path(path) if path.to_string_lossy().starts_with('@') => true,
         Target::Path(path) if !path.starts_with("/proc") => !fails_anyway(seen.kind, path, exclusive, views.host),
         Target::Net { host, port } if seen.kind == DenialKind::NetConnect && loopback(host).is_some() => {
             peer_refused(views.effective, host, *port, views.host)
@@ -52,21 +63,31 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
 }
 
 fn read_text(evidence: &RunEvidence<'_>, locator: &Locator<'_>, accesses: &mut Accesses) {
+    let failed = evidence.exit_code.is_none_or(|code| code != 0);
+    let merged = super::hints::merges_streams(evidence.command);
     let mut mentions = read_messages(evidence.stderr);
-    if super::hints::merges_streams(evidence.command) {
+    let on_stderr = mentions.len();
+    if merged || failed {
         mentions.extend(read_messages(evidence.stdout));
     }
+    // Test runners print failures on standard output; with nothing on the other stream those are the command's messages.
+    let stdout_speaks = merged || evidence.stderr.trim_ascii().is_empty();
     let relayed = super::hints::only_relays(evidence.command);
-    for mention in &mentions {
+    for (at, mention) in mentions.iter().enumerate() {
         if super::hints::prints_literally(evidence.command, &mention.text)
             || relayed && quoted_from_elsewhere(mention, evidence.command)
             || accesses.note(mention, locator)
         {
             continue;
         }
+        if at >= on_stderr && !stdout_speaks {
+            continue;
+        }
         let stands = |sighting: &Observation| stands_alone(sighting, evidence, locator);
         if let Some(sighting) = locator.locate(mention).filter(stands) {
-            accesses.add(sighting).note_message(mention);
+            let joined = accesses.add(sighting);
+            joined.note_message(mention);
+            joined.note_other_end(mention, locator);
         } else if matches!(mention.subject, Subject::Nothing | Subject::InCommand) {
             accesses.note_nameless(mention);
         }

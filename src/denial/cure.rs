@@ -39,12 +39,21 @@ const PRIVILEGED_CALLS: &[&str] = &[
 /// The cure of one access: a mode, a grant, or neither.
 pub(super) fn cure(joined: &Joined, views: &PolicyViews<'_>) -> (Option<SandboxMode>, Option<Grant>) {
     let refused = &joined.best;
-    if !host_would(refused, views.host) {
+    // Of a move both ends must be allowed.
+    let both: Vec<Observation> = std::iter::once(refused.clone())
+        .chain(
+            joined.other_end.iter().map(|path| Observation { target: Target::Path(path.clone()), ..refused.clone() }),
+        )
+        .collect();
+    if !both.iter().all(|end| host_would(end, views.host)) {
         return (None, None);
     }
-    let widen = views.effective.mode.wider().find(|mode| {
-        !mode.confines() || (views.wider)(*mode).is_some_and(|policy| permits(&policy, refused, views.host))
-    });
+    let allows = |policy: &EffectivePolicy| both.iter().all(|end| permits(policy, end, views.host));
+    let widen = views
+        .effective
+        .mode
+        .wider()
+        .find(|mode| !mode.confines() || (views.wider)(*mode).is_some_and(|policy| allows(&policy)));
     (widen, grant(joined))
 }
 
@@ -72,6 +81,7 @@ fn host_would(refused: &Observation, host: &dyn HostView) -> bool {
                 || host.state(path) == FileState::Socket && host.permits(HostAccess::Write, path)
         }
         (_, DenialKind::Mount) => host.is_privileged(),
+        (Target::Path(path), DenialKind::FsMetadata) if gives_away(refused) => host.permits(HostAccess::Owner, path),
         (Target::Path(path), kind) => host_would_path(kind, path, host),
         (Target::Net { port, .. }, DenialKind::NetBind) => {
             host.is_privileged() || port.is_none_or(|port| port == 0 || port >= 1024)
@@ -89,6 +99,13 @@ fn host_would(refused: &Observation, host: &dyn HostView) -> bool {
         }
         _ => true,
     }
+}
+
+/// A change of owner, which takes a capability; `chgrp` changes the group only, among the user's own.
+fn gives_away(refused: &Observation) -> bool {
+    let comm = refused.process.as_ref().map_or("", |process| process.comm.as_str());
+    let call = refused.syscall.as_deref().unwrap_or("");
+    comm != "chgrp" && (comm == "chown" || call.contains("chown"))
 }
 
 fn host_would_path(kind: DenialKind, path: &Path, host: &dyn HostView) -> bool {
@@ -123,7 +140,11 @@ fn grant(joined: &Joined) -> Option<Grant> {
             | DenialKind::FsRemove
             | DenialKind::FsRename
             | DenialKind::FsMetadata,
-        ) => Some(Grant { write: vec![writable_target(path, joined.temporary)], ..Grant::default() }),
+        ) => {
+            let ends = std::iter::once(path).chain(&joined.other_end);
+            let write = ends.map(|path| writable_target(path, joined.temporary)).collect();
+            Some(Grant { write, ..Grant::default() })
+        }
         (Target::Net { host, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
             let entry = match port {
                 Some(port) if host.contains(':') => format!("[{host}]:{port}"),

@@ -1,6 +1,8 @@
 //! What the command line itself tells when a message is silent: where it went and what it was about to do.
 #![forbid(unsafe_code)]
 
+use std::path::Path;
+
 use super::stderr::Verb;
 
 /// Runtimes that print a name bare and mean it.
@@ -50,6 +52,16 @@ pub(super) fn directories_in_command(command: &str) -> Vec<String> {
         }
     }
     directories
+}
+
+/// The directories that make says it entered, at most eight.
+pub(super) fn directories_entered(output: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(&output[output.len().saturating_sub(64 << 10)..]);
+    let directories = text.lines().filter_map(|line| {
+        let (_, rest) = line.split_once(": Entering directory ")?;
+        Some(rest.trim_matches(['\'', '"', '`']).to_owned())
+    });
+    directories.take(8).collect()
 }
 
 /// The command ends itself with a status of its own choice when something fails (`|| exit`, `|| return`, `|| {`).
@@ -110,6 +122,30 @@ pub(super) fn only_relays(command: &str) -> bool {
 pub(super) fn prints_literally(command: &str, line: &str) -> bool {
     let line = line.trim();
     line.len() >= 12 && command.contains(line)
+}
+
+/// A redirection in the command line writes to this path's name.
+pub(super) fn redirects_to(command: &str, path: &Path) -> bool {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+    command.match_indices('>').take(64).any(|(at, _)| {
+        let word = command[at..].trim_start_matches(['>', '|', '&', ' ']).trim_start_matches(['"', '\'']);
+        let word = word.split([' ', ';', '&', '|', '"', '\'', ')', '\n']).next().unwrap_or("");
+        Path::new(word).file_name().is_some_and(|last| last == name)
+    })
+}
+
+/// The database file an sqlite command names.
+pub(super) fn database_in(command: &str) -> Option<String> {
+    let word = |text: &str| text.trim_matches(['"', '\'', ')', '(', ';', ',']).to_owned();
+    let words: Vec<&str> = command.split(|c: char| c.is_whitespace() || c == '(').take(256).collect();
+    let after_tool = words.iter().position(|word| word.rsplit('/').next() == Some("sqlite3"));
+    let argument = after_tool.and_then(|at| words[at + 1..].iter().find(|word| !word.starts_with('-')));
+    let by_suffix = || {
+        command.split(['"', '\'', ' ']).find(|word| {
+            [".db", ".sqlite", ".sqlite3"].iter().any(|suffix| word.len() > suffix.len() && word.ends_with(suffix))
+        })
+    };
+    argument.copied().or_else(by_suffix).map(word).filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

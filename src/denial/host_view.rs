@@ -11,6 +11,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use caps::{CapSet, Capability};
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, faccessat, geteuid};
@@ -58,6 +59,8 @@ pub enum HostAccess {
     Remove,
     /// Change mode, times or attributes.
     Metadata,
+    /// Give it another owner.
+    Owner,
     /// Execute a file.
     Execute,
 }
@@ -68,12 +71,14 @@ pub trait HostView {
     fn state(&self, path: &Path) -> FileState;
     /// The path with the symbolic links of its directories followed as far as they exist; the last component is kept.
     fn resolve(&self, path: &Path) -> PathBuf;
+    /// Where the symbolic link at a path finally leads; `None` when it is none or leads nowhere.
+    fn target(&self, path: &Path) -> Option<PathBuf>;
     /// The host would let this user do it: permissions, mounts that are read-only on the host, sticky directories,
     /// immutable and append-only flags.
     fn permits(&self, access: HostAccess, path: &Path) -> bool;
     /// A process of the host listens on this TCP port of this loopback address.
     fn listens(&self, address: IpAddr, port: u16) -> bool;
-    /// The executor is root or holds the capability that mount, ptrace of others and new namespaces need.
+    /// The executor holds the capability that mount, ptrace of others and new namespaces need.
     fn is_privileged(&self) -> bool;
     /// The executor itself runs with no_new_privs, so set-user-ID programs gain nothing outside the sandbox either.
     fn no_new_privs(&self) -> bool;
@@ -93,6 +98,10 @@ impl ProcessHostView {
     pub fn new() -> Self {
         Self::default()
     }
+}
+
+fn holds(capability: Capability) -> bool {
+    caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false)
 }
 
 fn may(path: &Path, flags: AccessFlags) -> bool {
@@ -123,7 +132,10 @@ fn directory_open(directory: &Path, removing: bool) -> bool {
 fn sticky_forbids(directory: &Path, entry: &std::fs::Metadata) -> bool {
     let me = geteuid();
     std::fs::metadata(directory).is_ok_and(|dir| {
-        dir.mode() & 0o1000 != 0 && !me.is_root() && me.as_raw() != dir.uid() && me.as_raw() != entry.uid()
+        dir.mode() & 0o1000 != 0
+            && !holds(Capability::CAP_FOWNER)
+            && me.as_raw() != dir.uid()
+            && me.as_raw() != entry.uid()
     })
 }
 
@@ -157,11 +169,17 @@ impl HostView for ProcessHostView {
         path.to_path_buf()
     }
 
+    fn target(&self, path: &Path) -> Option<PathBuf> {
+        let link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_symlink());
+        link.then(|| std::fs::canonicalize(path).ok()).flatten()
+    }
+
     fn permits(&self, access: HostAccess, path: &Path) -> bool {
         let stuck = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
         match access {
             HostAccess::Read => may(path, AccessFlags::R_OK) && (!path.is_dir() || may(path, AccessFlags::X_OK)),
             HostAccess::Execute => may(path, AccessFlags::X_OK),
+            HostAccess::Owner => holds(Capability::CAP_CHOWN) && !read_only_mount(path) && !frozen(path, stuck),
             HostAccess::Write => {
                 may(path, AccessFlags::W_OK) && !read_only_mount(path) && !frozen(path, StatxAttributes::IMMUTABLE)
             }
@@ -170,8 +188,9 @@ impl HostView for ProcessHostView {
                 directory_open(parent(path), true) && !sticky_forbids(parent(path), &meta) && !frozen(path, stuck)
             }),
             HostAccess::Metadata => std::fs::symlink_metadata(path).is_ok_and(|meta| {
-                let me = geteuid();
-                (me.is_root() || me.as_raw() == meta.uid()) && !read_only_mount(path) && !frozen(path, stuck)
+                (holds(Capability::CAP_FOWNER) || geteuid().as_raw() == meta.uid())
+                    && !read_only_mount(path)
+                    && !frozen(path, stuck)
             }),
         }
     }
@@ -183,8 +202,7 @@ impl HostView for ProcessHostView {
     }
 
     fn is_privileged(&self) -> bool {
-        geteuid().is_root()
-            || caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_SYS_ADMIN).unwrap_or(false)
+        holds(Capability::CAP_SYS_ADMIN)
     }
 
     fn no_new_privs(&self) -> bool {

@@ -41,12 +41,25 @@ impl<'a> Locator<'a> {
         found
     }
 
+    /// Where a path as printed may lie, with the ends of links at those places.
+    pub(super) fn candidates_and_targets(&self, printed: &str) -> Vec<PathBuf> {
+        let places = self.candidates(printed);
+        let targets: Vec<PathBuf> = places.iter().filter_map(|path| self.views.host.target(path)).collect();
+        places.into_iter().chain(targets).collect()
+    }
+
+    /// The place of one end of a move, when the policy refuses to change the names there.
+    pub(super) fn refused_end(&self, printed: &str) -> Option<PathBuf> {
+        let refused = |path: &PathBuf| path_refused(self.views.effective, DenialKind::FsRename, path, self.views.host);
+        self.candidates(printed).into_iter().find(refused)
+    }
+
     /// The refusal a message tells of, when the policy refuses what it names.
     pub(super) fn locate(&self, mention: &Mention) -> Option<Observation> {
         match &mention.subject {
             Subject::Host { host, port } => self.peer(mention, host, *port),
             Subject::InCommand if mention.call.as_deref() == Some("sqlite") => {
-                let database = database_in(self.evidence.command)?;
+                let database = super::hints::database_in(self.evidence.command)?;
                 self.without_reason(mention, &database)
             }
             Subject::InCommand => self.peer_in_command(mention),
@@ -86,6 +99,9 @@ impl<'a> Locator<'a> {
     }
 
     fn path(&self, mention: &Mention, path: PathBuf) -> Option<Observation> {
+        // Opening follows a link; removing, moving and making act on the name itself.
+        let follows = !matches!(mention.verb, Verb::Create | Verb::Remove | Verb::Rename);
+        let path = follows.then(|| self.views.host.target(&path)).flatten().unwrap_or(path);
         let kind = self.kind(mention, &path)?;
         let refused = path_refused(self.views.effective, kind, &path, self.views.host);
         let mounting = kind == DenialKind::Mount && self.views.effective.mode.confines();
@@ -130,7 +146,7 @@ impl<'a> Locator<'a> {
     /// A shell prints `name: reason` for a redirection and for a command word alike.
     fn shell(&self, cause: Cause, path: &Path, state: FileState) -> Option<DenialKind> {
         let open = if state.exists() { DenialKind::FsWrite } else { DenialKind::FsCreate };
-        if cause == Cause::ReadOnly || redirects_to(self.evidence.command, path) {
+        if cause == Cause::ReadOnly || super::hints::redirects_to(self.evidence.command, path) {
             return Some(open);
         }
         let masked = !self.views.effective.decide(path).readable;
@@ -174,7 +190,8 @@ impl<'a> Locator<'a> {
             (Some(Verb::Remove), state) if state.exists() => DenialKind::FsRemove,
             (Some(Verb::Metadata), state) if state.exists() => DenialKind::FsMetadata,
             (Some(Verb::Truncate), FileState::File) => DenialKind::FsTruncate,
-            (_, FileState::Directory) => DenialKind::FsRemove,
+            (_, FileState::Directory) if cause == Cause::ReadOnly => DenialKind::FsRemove,
+            (_, FileState::Directory) => return None,
             (_, state) if state.exists() => DenialKind::FsWrite,
             _ => DenialKind::FsCreate,
         })
@@ -269,7 +286,8 @@ fn mention_starts_with_dot(mention: &Mention) -> bool {
 fn directories(evidence: &RunEvidence<'_>) -> Vec<PathBuf> {
     let mut current = evidence.workdir.to_path_buf();
     let mut bases = vec![current.clone()];
-    for printed in super::hints::directories_in_command(evidence.command) {
+    let entered = [evidence.stdout, evidence.stderr].map(super::hints::directories_entered).concat();
+    for printed in super::hints::directories_in_command(evidence.command).into_iter().chain(entered) {
         let target = match (printed.strip_prefix('~'), evidence.home) {
             (Some(below), Some(home)) => home.join(below.trim_start_matches('/')),
             _ => PathBuf::from(&printed),
@@ -284,28 +302,4 @@ fn directories(evidence: &RunEvidence<'_>) -> Vec<PathBuf> {
     }
     bases.reverse();
     bases
-}
-
-/// A redirection in the command line writes to this path's name.
-fn redirects_to(command: &str, path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
-    command.match_indices('>').take(64).any(|(at, _)| {
-        let word = command[at..].trim_start_matches(['>', '|', '&', ' ']).trim_start_matches(['"', '\'']);
-        let word = word.split([' ', ';', '&', '|', '"', '\'', ')', '\n']).next().unwrap_or("");
-        Path::new(word).file_name().is_some_and(|last| last == name)
-    })
-}
-
-/// The database file an sqlite command names.
-fn database_in(command: &str) -> Option<String> {
-    let word = |text: &str| text.trim_matches(['"', '\'', ')', '(', ';', ',']).to_owned();
-    let words: Vec<&str> = command.split(|c: char| c.is_whitespace() || c == '(').take(256).collect();
-    let after_tool = words.iter().position(|word| word.rsplit('/').next() == Some("sqlite3"));
-    let argument = after_tool.and_then(|at| words[at + 1..].iter().find(|word| !word.starts_with('-')));
-    let by_suffix = || {
-        command.split(['"', '\'', ' ']).find(|word| {
-            [".db", ".sqlite", ".sqlite3"].iter().any(|suffix| word.len() > suffix.len() && word.ends_with(suffix))
-        })
-    };
-    argument.copied().or_else(by_suffix).map(word).filter(|name| !name.is_empty())
 }

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 
 use super::locate::Locator;
 use super::refusal::loopback;
@@ -21,12 +22,14 @@ pub(super) struct Joined {
     pub(super) only_warned: bool,
     /// The name is a random temporary one beside the real target.
     pub(super) temporary: bool,
+    /// The other end of a move, where the policy refuses that too.
+    pub(super) other_end: Option<PathBuf>,
 }
 
 impl Joined {
     pub(super) fn new(best: Observation) -> Self {
         let witnesses = vec![best.witness];
-        Self { best, witnesses, shown: false, only_warned: true, temporary: false }
+        Self { best, witnesses, shown: false, only_warned: true, temporary: false, other_end: None }
     }
 
     pub(super) fn add_witness(&mut self, witness: Witness) {
@@ -44,6 +47,18 @@ impl Joined {
         if self.best.errno.is_none() {
             self.best.errno = errno.map(str::to_owned);
         }
+    }
+
+    /// A move names two paths; the one that is not the denial's own may be refused as well.
+    pub(super) fn note_other_end(&mut self, mention: &Mention, locator: &Locator<'_>) {
+        let (Subject::Two(from, to), Target::Path(own), DenialKind::FsRename) =
+            (&mention.subject, &self.best.target, self.best.kind)
+        else {
+            return;
+        };
+        let is_own = |printed: &String| locator.candidates(printed).contains(own);
+        let other = if is_own(from) { to } else { from };
+        self.other_end = locator.refused_end(other).filter(|path| path != own);
     }
 
     /// Takes in another observation of the same access.
@@ -128,6 +143,7 @@ impl Accesses {
         };
         let Some(joined) = index.and_then(|index| self.list.get_mut(index)) else { return false };
         joined.note_message(mention);
+        joined.note_other_end(mention, locator);
         if let (Subject::Host { host, .. }, Verb::Resolve) = (&mention.subject, mention.verb) {
             // The kernel saw a datagram to a name server; the program says which name it was for.
             joined.best.kind = DenialKind::NetResolve;
@@ -137,7 +153,7 @@ impl Accesses {
     }
 
     fn at_path(&self, printed: &str, mention: &Mention, locator: &Locator<'_>) -> Option<usize> {
-        let paths = locator.candidates(printed);
+        let paths = locator.candidates_and_targets(printed);
         let exact = paths.iter().find_map(|path| self.by_target.get(&Target::Path(path.clone())));
         if let Some(indices) = exact {
             let fits = |index: &&usize| mention_fits(mention, &self.list[**index]);
@@ -195,6 +211,35 @@ impl Accesses {
         });
         if let Some(joined) = found {
             joined.note_message(mention);
+        }
+    }
+
+    /// Datagrams to name servers are one look-up: of the name a message told, or of the only name in the command.
+    pub(super) fn fold_lookups(&mut self, only_name: Option<&str>) {
+        let is_query = |joined: &Joined| {
+            joined.best.kind == DenialKind::NetConnect
+                && matches!(joined.best.target, Target::Net { port: Some(53), .. })
+        };
+        let told = self.list.iter().position(|joined| joined.best.kind == DenialKind::NetResolve);
+        let lookup = told.or_else(|| {
+            let first = self.list.iter().position(is_query)?;
+            self.list[first].best.kind = DenialKind::NetResolve;
+            self.list[first].best.target = Target::Net { host: only_name?.to_owned(), port: None };
+            Some(first)
+        });
+        let Some(lookup) = lookup else { return };
+        let (queries, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.list)
+            .into_iter()
+            .enumerate()
+            .partition(|(at, joined)| *at != lookup && is_query(joined));
+        let at = rest.iter().position(|(at, _)| *at == lookup);
+        self.list = rest.into_iter().map(|(_, joined)| joined).collect();
+        // The index is not used after this point; positions have moved.
+        self.by_target.clear();
+        let Some(kept) = at.and_then(|at| self.list.get_mut(at)) else { return };
+        for (_, query) in queries {
+            kept.shown |= query.shown;
+            kept.absorb(Observation { kind: DenialKind::NetResolve, ..query.best });
         }
     }
 

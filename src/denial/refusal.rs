@@ -34,7 +34,7 @@ pub(super) fn path_refused(policy: &EffectivePolicy, kind: DenialKind, path: &Pa
         // A path that a rule stands on, or that has one beneath it, is (or holds) a mount point: the kernel answers
         // EBUSY to its removal and renaming even where writing is allowed.
         DenialKind::FsRemove | DenialKind::FsRename => !decision.writable || holds_a_rule(policy, path),
-        DenialKind::UnixConnect => !(decision.writable && !decision.private) && host.state(path) == FileState::Socket,
+        DenialKind::UnixConnect => (!decision.writable || decision.private) && host.state(path) == FileState::Socket,
         _ => !decision.writable,
     }
 }
@@ -98,6 +98,7 @@ pub(super) fn fails_anyway(kind: DenialKind, path: &Path, exclusive: bool, host:
         DenialKind::FsRemove | DenialKind::FsMetadata | DenialKind::FsRead | DenialKind::FsExecute => {
             state == FileState::Missing
         }
+        DenialKind::UnixConnect => state != FileState::Socket,
         _ => false,
     }
 }

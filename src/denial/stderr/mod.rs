@@ -7,7 +7,9 @@
 
 mod mention;
 mod network;
+mod peers;
 mod quote;
+mod runtimes;
 mod shape;
 mod special;
 mod words;
@@ -16,7 +18,7 @@ use std::collections::HashSet;
 
 use super::host_errors::HostErrors;
 pub use mention::{Mention, Subject, Verb};
-pub(super) use network::{command_peers, split_host_port};
+pub(super) use peers::{command_peers, split_host_port};
 
 /// Messages kept of one text. A command that fails more often than this fails for the same few reasons.
 const MAX_MENTIONS: usize = 2000;
