@@ -113,6 +113,22 @@ pub(crate) fn id_valid(listener: BorrowedFd<'_>, id: u64) -> bool {
     rc == 0
 }
 
+/// Takes one descriptor out of one message of a socket.
+pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+    let mut byte = [0_u8; 1];
+    let mut into = [io::IoSliceMut::new(&mut byte)];
+    let mut space = nix::cmsg_space!([std::os::fd::RawFd; 1]);
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut into, Some(&mut space), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    let mut received = message.cmsgs()?.filter_map(|part| match part {
+        ControlMessageOwned::ScmRights(fds) => fds.first().copied(),
+        _ => None,
+    });
+    let raw = received.next().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
+    // SAFETY: the kernel has just installed this descriptor for this message, which has room for one, and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}
+
 /// Asks for synchronous wake-ups. `EINVAL` before Linux 6.6.
 pub(crate) fn set_sync_wake_up(listener: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: the flags are passed by value; no memory is touched.

@@ -58,7 +58,6 @@ pub(crate) const ALWAYS: &[Sysno] = &[
     Sysno::file_setattr,
     Sysno::connect,
     Sysno::bind,
-    Sysno::sendmsg,
     Sysno::sendmmsg,
     Sysno::kill,
     // What the supervisor remembers of a process's view ends with these.

@@ -212,13 +212,10 @@ impl Run {
         }
         let text = process::path(tid, at.text).map_err(Trouble::of_memory)?;
         let base = base(tid, at.dirfd).map_err(Trouble::of_lookup)?;
-        // The caller's own restrictions come first: a path that they end fails without anyone's refusal.
-        let cut = split(&text);
-        let parent = cut.as_ref().map_or(&text[..], |cut| if text.contains(&b'/') { cut.parent } else { b"." });
-        let how =
-            OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::from_bits_truncate(resolve));
-        let _parent = openat2(&base, parent, how).map_err(|_| Trouble::Fails)?;
         let follow = files::open_follows(flags);
+        if !permitted(&base, &text, resolve, follow) {
+            return Err(Trouble::Fails);
+        }
         let found = if resolve & RESOLVE_IN_ROOT != 0 {
             let absolute = resolve::join(Path::new(""), &text);
             View { root: base }.locate(tid, &absolute, follow).map_err(Trouble::of_lookup)?
@@ -312,6 +309,21 @@ impl Run {
         };
         self.cache.forget_all();
         outcome
+    }
+}
+
+/// True when the caller's own restrictions on the lookup let it reach its end: a path that they stop fails without anyone's refusal.
+fn permitted(base: &OwnedFd, text: &[u8], resolve: u64, follow: bool) -> bool {
+    let resolve = ResolveFlag::from_bits_truncate(resolve);
+    let how = |flags| OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | flags).resolve(resolve);
+    let end = if follow { OFlag::empty() } else { OFlag::O_NOFOLLOW };
+    match openat2(base, text, how(end)) {
+        Ok(_) => true,
+        Err(Errno::ENOENT) => {
+            let parent = split(text).map_or(text, |cut| if text.contains(&b'/') { cut.parent } else { b"." });
+            openat2(base, parent, how(OFlag::O_DIRECTORY)).is_ok()
+        }
+        Err(_) => false,
     }
 }
 

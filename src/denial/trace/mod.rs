@@ -26,5 +26,5 @@ mod walk;
 mod watch;
 
 pub use record::{MAX_OBSERVATIONS, TraceRecord};
-pub use supervisor::{Supervisor, TraceHandle};
+pub use supervisor::{Supervisor, TraceHandle, receive_listener};
 pub use watch::{FileBackend, NetBackend, SignalBackend, Watch};

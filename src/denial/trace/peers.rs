@@ -140,13 +140,17 @@ pub(crate) fn unix_abstract(watch: &Watch, name: &[u8], tid: u32) -> Option<Peer
 }
 
 fn listed(table: &str, name: &str) -> bool {
-    fs::read(table).is_ok_and(|text| {
-        String::from_utf8_lossy(&text).lines().any(|line| {
-            line.splitn(8, ' ').nth(7).is_some_and(|end| {
-                end.ends_with(name) && end.strip_suffix(name).is_some_and(|inode| inode.trim().parse::<u64>().is_ok())
-            })
-        })
-    })
+    fs::read(table).is_ok_and(|text| String::from_utf8_lossy(&text).lines().any(|line| socket_name(line) == Some(name)))
+}
+
+/// The name in a line of `/proc/net/unix`: what follows the seventh column, which is padded.
+fn socket_name(line: &str) -> Option<&str> {
+    let mut rest = line;
+    for _ in 0..7 {
+        rest = rest.trim_start_matches(' ');
+        rest = &rest[rest.find(' ')?..];
+    }
+    rest.strip_prefix(' ')
 }
 
 /// `kill` of a process outside. `highest` is the highest process number seen inside.
@@ -168,4 +172,17 @@ pub(crate) fn signal(watch: &Watch, pid: i32, who: &Identity, highest: u32) -> O
 /// was not started by it.
 fn outside(pid: u32, who: &Identity) -> Option<bool> {
     Some(process::filters(pid)? < process::filters(who.tgid)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_sockets_are_read_whole() {
+        let line = "ffff8880: 00000002 00000000 00010000 0001 01  7301 @a name";
+        assert_eq!(socket_name(line), Some("@a name"));
+        assert_eq!(socket_name("ffff8880: 00000003 00000000 00000000 0001 03 73012"), None);
+        assert_eq!(socket_name(""), None);
+    }
 }

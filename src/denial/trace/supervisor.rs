@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -231,6 +231,14 @@ fn pending(run: &Run) -> bool {
     let mut wanted = [PollFd::new(run.listener(), PollFlags::POLLIN)];
     poll(&mut wanted, PollTimeout::ZERO).is_ok_and(|n| n > 0)
         && wanted[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN))
+}
+
+/// Takes a listener that the process which installed the filter sends over a Unix socket with one byte.
+///
+/// # Errors
+/// When the message brings no descriptor, `UnexpectedEof` when the other end has closed.
+pub fn receive_listener(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    notify::receive_descriptor(socket)
 }
 
 /// Whoever asked may have stopped waiting.
