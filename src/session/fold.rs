@@ -129,6 +129,12 @@ impl SessionState {
             .iter()
             .any(|refusal| refusal.command == command && (refusal.times > 1 || !refusal.denied_since))
     }
+
+    /// True when not even another denial lets this command be asked about again.
+    #[must_use]
+    pub fn refusal_final(&self, command: &str) -> bool {
+        self.refused.iter().any(|refusal| refusal.command == command && refusal.times > 1)
+    }
 }
 
 fn push_bounded<T>(list: &mut VecDeque<T>, item: T) {

@@ -62,7 +62,6 @@ bash_output and stop it with bash_kill; nothing wakes you when it finishes. Do n
 nohup: what a call leaves behind is killed with it.";
 
 const BASH_SANDBOX: &str = "\
-
 Commands run in a sandbox. [sandbox: file access denied under MODE mode] (or network access, or operation) means that \
 policy refused an access: your command is not wrong and the machine is not broken. The [sandbox: denied ...] lines name \
 what was refused. Do not try to get the same effect another way (another tool, path, copy, interpreter or permission \
@@ -91,7 +90,7 @@ pub(super) fn definitions(advertised: bool) -> Vec<ToolDefinition> {
     let mut bash = schema::<BashArgs>();
     let mut description = BASH_BASE.to_owned();
     if advertised {
-        description.push('\n');
+        description.push_str("\n\n");
         description.push_str(BASH_SANDBOX);
     } else if let Some(properties) = bash.get_mut("properties").and_then(Value::as_object_mut) {
         for key in ESCALATION_KEYS {
