@@ -14,3 +14,4 @@ pub mod plan;
 pub mod policy;
 pub mod sandboxed;
 pub mod session;
+pub mod tool;

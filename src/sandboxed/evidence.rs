@@ -11,7 +11,7 @@ use crate::policy::{EffectivePolicy, SyscallRule};
 
 /// The filter that sends calls to the supervisor.
 pub(super) fn trace_filter(reported: &[SyscallRule]) -> Vec<Instruction> {
-    let filter = compile(reported, FilterOptions { descriptor_metadata: true });
+    let filter = compile(reported, FilterOptions { descriptor_metadata: true, handover: None });
     filter.instructions.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }
 
