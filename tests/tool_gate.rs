@@ -29,7 +29,10 @@ fn pairing_and_width() {
     let wide = Some(WorkspaceWrite);
     assert_eq!(examine(None, None, None, ReadOnly), Ok(None));
     assert_eq!(examine(None, Some(&none), Some(" "), ReadOnly), Ok(None), "empty means none");
-    assert_eq!(examine(wide, None, Some(" why "), ReadOnly), Ok(Some((Wanted::Mode(WorkspaceWrite), "why".to_owned()))));
+    assert_eq!(
+        examine(wide, None, Some(" why "), ReadOnly),
+        Ok(Some((Wanted::Mode(WorkspaceWrite), "why".to_owned())))
+    );
     assert!(matches!(examine(None, Some(&asks), Some("why"), WorkspaceWrite), Ok(Some((Wanted::Extra(_), _)))));
     assert!(matches!(examine(wide, None, None, ReadOnly), Err(GateError::NoJustification { .. })));
     assert!(matches!(examine(wide, None, Some("\n"), ReadOnly), Err(GateError::NoJustification { .. })));
@@ -50,7 +53,8 @@ fn paths_are_resolved_or_refused() {
     std::os::unix::fs::symlink(root.join("w/.git"), root.join("innocent")).unwrap();
     std::os::unix::fs::symlink(root.join("nowhere"), root.join("dangling")).unwrap();
     let guard = ProtectedList(vec![root.join("w/.git/hooks")]);
-    let grant = |path: &str| canonical_grant(&extra(&[&path.replace('@', root.to_str().unwrap())], &[], &[]), &root, &guard);
+    let grant =
+        |path: &str| canonical_grant(&extra(&[&path.replace('@', root.to_str().unwrap())], &[], &[]), &root, &guard);
     let written = |path: &str| grant(path).map(|(grant, protected)| (grant.write, protected));
 
     assert_eq!(written("@/w/new/deep").unwrap(), (vec![root.join("w/new/deep")], vec![]));
@@ -64,7 +68,9 @@ fn paths_are_resolved_or_refused() {
     for containing in ["@/w", "@/w/.git", "@/innocent", "@"] {
         assert!(matches!(written(containing), Err(PermissionError::Protected { .. })), "{containing}");
     }
-    for bad in ["relative", "", "./x", "~/x", "@/dangling", "@/dangling/x", "@/file/below", "@/gone/../w", "@/a\0b", "/"] {
+    for bad in
+        ["relative", "", "./x", "~/x", "@/dangling", "@/dangling/x", "@/file/below", "@/gone/../w", "@/a\0b", "/"]
+    {
         assert!(matches!(written(bad), Err(PermissionError::Path { .. })), "{bad:?}");
     }
     let many = vec!["/x"; 17];
@@ -74,7 +80,9 @@ fn paths_are_resolved_or_refused() {
 #[test]
 fn hosts_are_exact_or_refused() {
     let guard = ProtectedList::default();
-    let host = |entry: &str| canonical_grant(&extra(&[], &[], &[entry]), Path::new("/"), &guard).map(|(grant, _)| grant.network);
+    let host = |entry: &str| {
+        canonical_grant(&extra(&[], &[], &[entry]), Path::new("/"), &guard).map(|(grant, _)| grant.network)
+    };
     for (given, want) in [
         ("crates.io", "crates.io"),
         ("CRATES.io.:443", "crates.io:443"),
@@ -86,8 +94,29 @@ fn hosts_are_exact_or_refused() {
         assert_eq!(host(given).unwrap(), [want], "{given}");
     }
     for bad in [
-        "", "*", "*.io", "http://a", "a/b", "a b", "a@b", "evil\0.crates.io", "a:0", "a:65536", "a:", "a:08", "a:+1", "2130706433",
-        "0x7f.1", "127.1", "0177.0.0.1", "[::ffff:127.0.0.1]:80", "::ffff:1.2.3.4", "[fe80::1%eth0]", "-a.b", "a..b", "10.0.0.0/8",
+        "",
+        "*",
+        "*.io",
+        "http://a",
+        "a/b",
+        "a b",
+        "a@b",
+        "evil\0.crates.io",
+        "a:0",
+        "a:65536",
+        "a:",
+        "a:08",
+        "a:+1",
+        "2130706433",
+        "0x7f.1",
+        "127.1",
+        "0177.0.0.1",
+        "[::ffff:127.0.0.1]:80",
+        "::ffff:1.2.3.4",
+        "[fe80::1%eth0]",
+        "-a.b",
+        "a..b",
+        "10.0.0.0/8",
     ] {
         assert!(host(bad).is_err(), "{bad:?} gave {:?}", host(bad));
     }
@@ -127,20 +156,25 @@ fn wish() -> impl Strategy<Value = Value> {
         Just(json!({ "write": "/" })),
         Just(json!("danger-full-access")),
     ];
-    let justification = prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("It is needed.")), Just(json!(true))];
-    (permissions, additional, justification, any::<bool>(), any::<bool>()).prop_map(|(permissions, additional, why, env, background)| {
-        let mut args = json!({ "command": "true", "description": "Nothing", "run_in_background": background });
-        for (key, value) in [("sandbox_permissions", permissions), ("additional_permissions", additional), ("justification", why)] {
-            if !value.is_null() || env {
-                args[key] = value;
+    let justification =
+        prop_oneof![Just(Value::Null), Just(json!("")), Just(json!("It is needed.")), Just(json!(true))];
+    (permissions, additional, justification, any::<bool>(), any::<bool>()).prop_map(
+        |(permissions, additional, why, env, background)| {
+            let mut args = json!({ "command": "true", "description": "Nothing", "run_in_background": background });
+            for (key, value) in
+                [("sandbox_permissions", permissions), ("additional_permissions", additional), ("justification", why)]
+            {
+                if !value.is_null() || env {
+                    args[key] = value;
+                }
             }
-        }
-        if env {
-            args["policy"] = json!({ "mode": "danger-full-access" });
-            args["sandboxMode"] = json!("danger-full-access");
-        }
-        args
-    })
+            if env {
+                args["policy"] = json!({ "mode": "danger-full-access" });
+                args["sandboxMode"] = json!("danger-full-access");
+            }
+            args
+        },
+    )
 }
 
 proptest! {

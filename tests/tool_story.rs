@@ -16,7 +16,8 @@ use support::{FakeExecutor, result};
 use tokio_util::sync::CancellationToken;
 
 fn host(executor: Arc<dyn BashExecutor>, approver: Option<Arc<dyn Approver>>) -> ToolHost {
-    let builder = ToolHost::builder(executor).home("/nonexistent/home").protected_paths(Arc::new(ProtectedList::default()));
+    let builder =
+        ToolHost::builder(executor).home("/nonexistent/home").protected_paths(Arc::new(ProtectedList::default()));
     match approver {
         Some(approver) => builder.approver(approver),
         None => builder,
@@ -60,7 +61,11 @@ async fn denied_rejected_denied_granted_confined_again_across_restarts() {
         let denied = plain(&host, &session, &touch).await;
         assert!(!denied.is_error, "a denial is a result");
         assert!(denied.text.contains("[sandbox: file access denied under read-only mode]"), "{}", denied.text);
-        assert!(denied.text.contains("escalation available") && denied.text.ends_with("\n[exit code: 1]"), "{}", denied.text);
+        assert!(
+            denied.text.contains("escalation available") && denied.text.ends_with("\n[exit code: 1]"),
+            "{}",
+            denied.text
+        );
         let refused = bash(&host, &session, &touch, wider("workspace-write")).await;
         assert!(refused.is_error && refused.text.starts_with("escalation rejected"), "{}", refused.text);
         assert!(!file.exists(), "nothing ran");
@@ -244,7 +249,9 @@ async fn the_card_tells_the_exit_status_whatever_the_command_wrote() {
     let session = Session::in_memory(id("s"), dir.path()).unwrap();
     let executor = FakeExecutor::unconfined();
     let host = host(executor.clone(), None);
-    for (n, output) in ["x\n[exit code: 5]", "x\n[killed by signal: SIGKILL]", "[exit code: 5]\n", ""].iter().enumerate() {
+    for (n, output) in
+        ["x\n[exit code: 5]", "x\n[killed by signal: SIGKILL]", "[exit code: 5]\n", ""].iter().enumerate()
+    {
         for code in [0, 5, 77] {
             let command = format!("look-alike {n} {code}");
             let mut scripted = result(code);
@@ -282,7 +289,8 @@ async fn a_model_can_set_neither_environment_nor_stdin() {
     assert_eq!(spec.stdin, stockade::executor::Stdin::Empty);
     assert_eq!(spec.owner.as_deref(), Some("s"));
     let log = session.path().unwrap().to_str().unwrap();
-    let want = [("DSH_HOME", "/nonexistent/home"), ("DSH_SESSION_ID", "s"), ("DSH_SESSION_JSONL", log), ("DSH_SHELL", "1")];
+    let want =
+        [("DSH_HOME", "/nonexistent/home"), ("DSH_SESSION_ID", "s"), ("DSH_SESSION_JSONL", log), ("DSH_SHELL", "1")];
     let got: Vec<_> = spec.managed_env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(got, want);
     assert!(Path::new(log).is_file());

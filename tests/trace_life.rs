@@ -173,13 +173,13 @@ int main(int c, char **v) { pthread_t t; base = v[1]; strcpy(path, base); strcat
 fn rules_are_answered_and_recorded_and_nothing_else_is() {
     let scene = Scene::new();
     let mut how = scene.mounts();
-    let newns = ArgMatch { arg: 0, op: ArgOp::AnyBit, value: 0x0002_0000 | 0x1000_0000 };
+    let newns = ArgMatch { arg: 0, op: ArgOp::AnyBit, value: 0x0002_0000 | 0x1000_0000, mask: 0 };
     how.rules = vec![
         refused_call("mount", vec![], RefusalErrno::Eperm, DenialKind::Mount),
         refused_call("clone", vec![newns], RefusalErrno::Eperm, DenialKind::Namespace),
         refused_call(
             "socket",
-            vec![ArgMatch { arg: 0, op: ArgOp::Eq, value: 10 }],
+            vec![ArgMatch { arg: 0, op: ArgOp::Eq, value: 10, mask: 0 }],
             RefusalErrno::Eafnosupport,
             DenialKind::Syscall,
         ),

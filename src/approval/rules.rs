@@ -103,7 +103,8 @@ impl ApprovalRules {
         }
         for (index, rule) in self.rules.iter().enumerate() {
             let wrong = |problem: &str| Err(RulesError::Rule { number: index + 1, problem: problem.to_owned() });
-            let widens = rule.mode.is_some() || !(rule.write.is_empty() && rule.read.is_empty() && rule.hosts.is_empty());
+            let widens =
+                rule.mode.is_some() || !(rule.write.is_empty() && rule.read.is_empty() && rule.hosts.is_empty());
             if rule.decision == RuleDecision::Allow && !widens {
                 return wrong("an allow rule must name a mode, paths or hosts");
             }

@@ -21,9 +21,8 @@ pub(crate) fn attachment() -> Result<(Attachment, Option<Forwarder>), Failure> {
     let (stdin, stdout) = (dup(&std::io::stdin())?, dup(&std::io::stdout())?);
     let real = dup(&std::io::stderr())?;
     let (stderr, copy, forwarder) = if can_be_copied() {
-        let (command, copy, forwarder) = Forwarder::start(real).map_err(|error| {
-            Failure::cannot(format!("standard error cannot be forwarded: {error}"))
-        })?;
+        let (command, copy, forwarder) = Forwarder::start(real)
+            .map_err(|error| Failure::cannot(format!("standard error cannot be forwarded: {error}")))?;
         (command, Some(copy), Some(forwarder))
     } else {
         (real, None, None)
@@ -74,10 +73,12 @@ impl Forwarder {
 /// Signals that a person or a supervisor sends us are meant for the command.
 fn signals() -> Result<tokio::sync::mpsc::UnboundedReceiver<Signal>, Failure> {
     let (sender, receiver) = unbounded_channel();
-    let passed_on = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+    let passed_on =
+        [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
     for number in passed_on {
         let kind = SignalKind::from_raw(number as i32);
-        let mut stream = signal(kind).map_err(|error| Failure::cannot(format!("{number} cannot be handled: {error}")))?;
+        let mut stream =
+            signal(kind).map_err(|error| Failure::cannot(format!("{number} cannot be handled: {error}")))?;
         let sender = sender.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {

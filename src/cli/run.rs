@@ -34,7 +34,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let executor = executor(&args.policy)?;
     let spec = spec(&executor, &args)?;
-    let result = if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
+    let result =
+        if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
     let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
     executor.dispose().await;
     status
@@ -55,8 +56,9 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
 
 /// The executor that the options describe.
 pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> {
-    let host = HostPaths::of_process()
-        .map_err(|error| Failure::cannot(format!("the current directory cannot be used: {error}; change to another")))?;
+    let host = HostPaths::of_process().map_err(|error| {
+        Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
+    })?;
     let policy = LayeredPolicy::new(policy_request(args, &host), host)
         .map_err(|error| Failure::cannot(format!("policy: {error}")))?;
     let mut config = SandboxedConfig::new(Arc::new(policy));
@@ -81,7 +83,8 @@ pub(crate) fn policy_request(args: &PolicyArgs, host: &HostPaths) -> PolicyReque
     if let Some(policy) = &args.policy {
         request = request.policy(policy);
     }
-    let rules = [(CliRule::Write, &args.write), (CliRule::DenyWrite, &args.deny_write), (CliRule::DenyRead, &args.deny_read)];
+    let rules =
+        [(CliRule::Write, &args.write), (CliRule::DenyWrite, &args.deny_write), (CliRule::DenyRead, &args.deny_read)];
     for (rule, paths) in rules {
         for path in paths {
             request = request.cli_rule(rule, path);
@@ -138,9 +141,9 @@ fn status_of(result: &RunResult) -> ExitCode {
     }
     let status = match (&result.exit_code, &result.signal) {
         (Some(code), _) => u8::try_from(code & 0xff).unwrap_or(CANNOT_RUN),
-        (None, Some(name)) => name.parse::<Signal>().map_or(CANNOT_RUN, |signal| {
-            u8::try_from(128 + signal as i32).unwrap_or(CANNOT_RUN)
-        }),
+        (None, Some(name)) => {
+            name.parse::<Signal>().map_or(CANNOT_RUN, |signal| u8::try_from(128 + signal as i32).unwrap_or(CANNOT_RUN))
+        }
         (None, None) => CANNOT_RUN,
     };
     ExitCode::from(status)

@@ -14,8 +14,8 @@ pub(crate) use capture::Capture;
 pub use capture::StreamCapture;
 pub(crate) use pump::{pump, readable_end};
 pub(crate) use spill::SpillStore;
-pub(crate) use sweep::{OwnedDir, sweep};
 pub use spill::{SPILL_CAP, SPILL_PREFIX};
+pub(crate) use sweep::{OwnedDir, sweep};
 
 /// Bytes of each stream that stay in memory unless configured otherwise.
 pub const DEFAULT_TAIL_BYTES: usize = 64_000;

@@ -31,7 +31,13 @@ impl HostState {
     pub(super) fn detect(path: LauncherPath) -> Result<Self, ExecError> {
         let support =
             HostSupport::detect().map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
-        Ok(Self { support: Mutex::new(Arc::new(support)), path, launcher: Mutex::new(Slot::NotStarted), supervisor: Mutex::new(None), untraceable: AtomicBool::new(false) })
+        Ok(Self {
+            support: Mutex::new(Arc::new(support)),
+            path,
+            launcher: Mutex::new(Slot::NotStarted),
+            supervisor: Mutex::new(None),
+            untraceable: AtomicBool::new(false),
+        })
     }
 
     pub(super) fn support(&self) -> Arc<HostSupport> {

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 
 use super::SandboxedExecutor;
 use super::child::SandboxChild;
-use super::host_state::unavailable;
 use super::config::TraceChoice;
 use super::evidence;
+use super::host_state::unavailable;
 use super::report::{RunContext, RunFacts, Views};
 use crate::environment::Variables;
 use crate::executor::defaults::check_workdir;
@@ -103,8 +103,7 @@ impl SandboxedExecutor {
             trace: self.traces(),
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
-        let mut planned =
-            plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
+        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
         planned.plan.fault = self.config.fault;
         if self.traces() && policy.mode.confines() {
             planned.plan.trace = Some(evidence::trace_filter(&planned.reported_calls));

@@ -15,8 +15,8 @@ mod sessions;
 use std::sync::Arc;
 
 pub use attached::Attachment;
-pub use layered::LayeredPolicy;
 pub use config::{PolicySource, SandboxedConfig, TraceChoice};
+pub use layered::LayeredPolicy;
 
 use crate::environment::Variables;
 use crate::executor::defaults::Defaults;

@@ -58,7 +58,8 @@ impl RunContext {
     pub(super) fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
         if self.untraced {
-            notes.push("denials were not traced: a filter around this process has the one listener there can be".into());
+            notes
+                .push("denials were not traced: a filter around this process has the one listener there can be".into());
         }
         let record = self.trace.take().map(TraceHandle::finish);
         let record = record.and_then(|finished| match finished {

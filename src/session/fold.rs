@@ -125,9 +125,7 @@ impl SessionState {
     /// since; or it was refused twice.
     #[must_use]
     pub fn refusal_stands(&self, command: &str) -> bool {
-        self.refused
-            .iter()
-            .any(|refusal| refusal.command == command && (refusal.times > 1 || !refusal.denied_since))
+        self.refused.iter().any(|refusal| refusal.command == command && (refusal.times > 1 || !refusal.denied_since))
     }
 
     /// True when not even another denial lets this command be asked about again.

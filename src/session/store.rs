@@ -64,9 +64,8 @@ impl SessionStore {
             ErrorKind::NotFound => SessionError::NotFound { id: id.to_string(), dir: self.dir.clone() },
             _ => SessionError::io(format!("opening {}", path.display()), source),
         })?;
-        let meta = file
-            .metadata()
-            .map_err(|source| SessionError::io(format!("looking at {}", path.display()), source))?;
+        let meta =
+            file.metadata().map_err(|source| SessionError::io(format!("looking at {}", path.display()), source))?;
         private(&path, &meta)?;
         let mut state = SessionState::default();
         let mut logged = None;

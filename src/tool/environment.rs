@@ -140,7 +140,8 @@ impl EnvRegistry {
             None => ambient(HOME).or_else(|| ambient("HOME").map(|home| home.join(".dsh"))),
         };
         // An environment value must be text here, and must not hold a NUL.
-        let home = home.filter(|path| path.to_str().is_some_and(|text| !text.contains('\0'))).ok_or(EnvError::NoHome)?;
+        let home =
+            home.filter(|path| path.to_str().is_some_and(|text| !text.contains('\0'))).ok_or(EnvError::NoHome)?;
         Ok(Self { home, entries: Arc::default() })
     }
 
@@ -238,6 +239,9 @@ fn builtin() -> [EnvVariable; 4] {
         variable(HOME, "Absolute path of the harness's home directory."),
         variable(SHELL, "1 in every command that a tool started."),
         variable(SESSION_ID, "Id of the session that called the tool."),
-        variable(SESSION_JSONL, "Absolute path of the session's event log. A hint: the current turn may not be in it yet."),
+        variable(
+            SESSION_JSONL,
+            "Absolute path of the session's event log. A hint: the current turn may not be in it yet.",
+        ),
     ]
 }

@@ -18,7 +18,9 @@ pub enum Wanted {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
     /// No justification beside a wish.
-    #[error("invalid arguments: {with} needs justification: one sentence for the user, why this exact command needs it")]
+    #[error(
+        "invalid arguments: {with} needs justification: one sentence for the user, why this exact command needs it"
+    )]
     NoJustification {
         /// The argument it is missing beside.
         with: &'static str,
@@ -29,7 +31,9 @@ pub enum GateError {
     )]
     NothingJustified,
     /// Both ways at once.
-    #[error("invalid arguments: sandbox_permissions and additional_permissions exclude each other; ask for the narrower")]
+    #[error(
+        "invalid arguments: sandbox_permissions and additional_permissions exclude each other; ask for the narrower"
+    )]
     Both,
     /// Not wider.
     #[error(

@@ -158,7 +158,8 @@ impl ToolHost {
         cancel: &CancellationToken,
     ) -> ToolResult {
         let size = serde_json::to_vec(&args).map_or(usize::MAX, |json| json.len());
-        let (logged, fits) = if size > ARGS_MAX { (json!({ "omitted_bytes": size }), false) } else { (args.clone(), true) };
+        let (logged, fits) =
+            if size > ARGS_MAX { (json!({ "omitted_bytes": size }), false) } else { (args.clone(), true) };
         let done = match number(session, tool, logged.clone()) {
             Err(failure) => Err(failure),
             Ok(_) if !fits => Err(Failure::new(

@@ -71,13 +71,9 @@ impl NoticeBoard {
     pub(super) fn finished(&self, owner: Option<&str>, task_id: &str, status: &TaskStatus) {
         let Some(owner) = owner else { return };
         let Some(sink) = self.lock().by_session.get(owner).map(|(_, sink)| Arc::clone(sink)) else { return };
-        let text = format!("background bash task {task_id} finished [status: {status}]. Read its output with bash_output.");
-        sink.notify(Notice {
-            session: owner.to_owned(),
-            task_id: task_id.to_owned(),
-            status: status.clone(),
-            text,
-        });
+        let text =
+            format!("background bash task {task_id} finished [status: {status}]. Read its output with bash_output.");
+        sink.notify(Notice { session: owner.to_owned(), task_id: task_id.to_owned(), status: status.clone(), text });
     }
 
     fn lock(&self) -> MutexGuard<'_, Sinks> {

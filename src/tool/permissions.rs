@@ -182,7 +182,9 @@ fn canonical_path(given: &str) -> Result<PathBuf, PermissionError> {
 fn canonical_host(entry: &str) -> Result<String, PermissionError> {
     let wrong = |problem| PermissionError::Host { entry: entry.chars().take(200).collect(), problem };
     if let Ok(address) = entry.parse::<Ipv6Addr>() {
-        return plain_v6(address).map(|address| format!("[{address}]")).ok_or_else(|| wrong("is an IPv4 address in disguise"));
+        return plain_v6(address)
+            .map(|address| format!("[{address}]"))
+            .ok_or_else(|| wrong("is an IPv4 address in disguise"));
     }
     let (host, port) = match entry.rsplit_once(':') {
         Some((host, port)) => (host, Some(port)),

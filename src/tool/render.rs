@@ -24,7 +24,8 @@ pub fn render_run(result: &RunResult, offered: bool) -> String {
 pub fn render_output(read: &TaskRead, offered: bool) -> String {
     let mut lines = Vec::new();
     if read.lossy {
-        let spills: Vec<_> = [&read.stdout_spill, &read.stderr_spill].into_iter().flatten().map(AsRef::as_ref).collect();
+        let spills: Vec<_> =
+            [&read.stdout_spill, &read.stderr_spill].into_iter().flatten().map(AsRef::as_ref).collect();
         lines.push(loss_line(&spills));
     }
     if let Some(report) = &read.sandbox {

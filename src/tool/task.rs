@@ -49,7 +49,10 @@ fn no_task(id: &str, why: NoTask) -> Failure {
         NoTask::Unknown => {
             // The id is the model's own text, of any length.
             let id: String = crate::approval::escape_line(id).chars().take(80).collect();
-            Failure::new(FailureCode::UnknownTask, format!("unknown task {id}: use the id that bash returned when it started it"))
+            Failure::new(
+                FailureCode::UnknownTask,
+                format!("unknown task {id}: use the id that bash returned when it started it"),
+            )
         }
     }
 }

@@ -235,12 +235,10 @@ fn touch(path: &Path, policy: Option<&CallPolicy>, mode: Option<SandboxMode>, re
     let within = |root: &Path| path.starts_with(root);
     let allowed = match mode {
         None | Some(SandboxMode::DangerFullAccess) => true,
-        Some(mode) => {
-            policy.is_some_and(|policy| {
-                policy.extra.write.iter().any(|root| within(root))
-                    || (mode == SandboxMode::WorkspaceWrite && within(&policy.workspace))
-            })
-        }
+        Some(mode) => policy.is_some_and(|policy| {
+            policy.extra.write.iter().any(|root| within(root))
+                || (mode == SandboxMode::WorkspaceWrite && within(&policy.workspace))
+        }),
     };
     if allowed {
         std::fs::write(path, "").unwrap();
