@@ -1,6 +1,6 @@
 //! PID 1 of one sandbox: builds the mounts, starts the command, reaps, reports, exits.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -32,7 +32,7 @@ pub(super) struct Inherited {
 /// Runs the whole life of one sandbox and ends the process.
 pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: OwnedFd, stdio: [OwnedFd; 3], inherited: Inherited) -> ! {
     let namespaced = plan.backend == Backend::Namespaces;
-    let started = build(plan).and_then(|()| start(plan, call, &socket, &stdio, inherited));
+    let started = build(plan, &socket).and_then(|()| start(plan, call, &socket, &stdio, inherited));
     drop(stdio);
     match started {
         Ok((main, signals)) => {
@@ -46,7 +46,7 @@ pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: OwnedFd, stdio: [Owne
 }
 
 /// Everything up to the command's own process.
-fn build(plan: &SandboxPlan) -> Result<(), SetupFailure> {
+fn build(plan: &SandboxPlan, socket: &OwnedFd) -> Result<(), SetupFailure> {
     let fault = plan.fault;
     if let Some(map) = plan.namespaces.and_then(|namespaces| namespaces.user) {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
@@ -57,6 +57,9 @@ fn build(plan: &SandboxPlan) -> Result<(), SetupFailure> {
     }
     if plan.namespaces.is_some_and(|namespaces| namespaces.network) {
         step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    }
+    if let Some(port) = plan.proxy_port {
+        step(fault, Stage::ProxySocket, || hand_out_proxy_socket(port, socket))?;
     }
     Ok(())
 }
@@ -84,6 +87,14 @@ fn tie_to_launcher(backend: Backend) -> Result<(), StepError> {
     if backend != Backend::Namespaces {
         prctl::set_child_subreaper(true)?;
     }
+    Ok(())
+}
+
+/// A socket belongs to the network namespace it was made in, wherever its descriptor goes: so the host's proxy can serve
+/// this loopback, and no relay has to run inside.
+fn hand_out_proxy_socket(port: u16, socket: &OwnedFd) -> Result<(), StepError> {
+    let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port))?;
+    wire::send(socket, &Event::ProxySocket, &[listener.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
     Ok(())
 }
 

@@ -64,6 +64,8 @@ pub(crate) enum Event {
     Started,
     /// The trace filter is installed; its listener comes as a descriptor.
     Listener,
+    /// The proxy's socket listens; it comes as a descriptor.
+    ProxySocket,
     /// The command has ended and nothing of it is left.
     Exited(Exit),
 }

@@ -30,6 +30,8 @@ pub enum Stage {
     Binds,
     /// Bringing the loopback interface up.
     Loopback,
+    /// Opening the proxy's listening socket on it.
+    ProxySocket,
     /// Process-count limit of the PID namespace.
     PidLimit,
     /// Entering the cgroup.
@@ -64,7 +66,7 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Request,
         Self::Namespaces,
         Self::IdMaps,
@@ -76,6 +78,7 @@ impl Stage {
         Self::PrivateDirs,
         Self::Binds,
         Self::Loopback,
+        Self::ProxySocket,
         Self::PidLimit,
         Self::Cgroup,
         Self::Fork,
@@ -108,6 +111,7 @@ impl Stage {
             Self::PrivateDirs => "build a private directory",
             Self::Binds => "bind a path of the policy",
             Self::Loopback => "bring the loopback interface up",
+            Self::ProxySocket => "open the proxy's listening socket",
             Self::PidLimit => "limit the number of processes",
             Self::Cgroup => "enter the cgroup",
             Self::Fork => "start the command's process",
@@ -141,6 +145,7 @@ impl std::fmt::Display for Stage {
             Self::PrivateDirs => "private-dirs",
             Self::Binds => "binds",
             Self::Loopback => "loopback",
+            Self::ProxySocket => "proxy-socket",
             Self::PidLimit => "pid-limit",
             Self::Cgroup => "cgroup",
             Self::Fork => "fork",

@@ -162,6 +162,9 @@ pub struct SandboxPlan {
     pub namespaces: Option<Namespaces>,
     /// Mounts; present exactly when there is a mount namespace.
     pub mounts: Option<MountPlan>,
+    /// Open a listening socket on this port of the sandbox's own loopback and hand it to the host, whose proxy is then
+    /// the only way out.
+    pub proxy_port: Option<u16>,
     /// Limit of processes in the PID namespace, where the kernel has one per namespace (Linux 6.14).
     pub pid_max: Option<u32>,
     /// Landlock; `None` when the kernel has none or nothing is confined.

@@ -36,6 +36,8 @@ pub struct PlanInput<'a> {
     pub require_full: bool,
     /// Send refused calls to the trace supervisor, which answers them, so that each is seen.
     pub trace: bool,
+    /// Port of the sandbox's own loopback on which the proxy of an allowlist listens.
+    pub proxy_port: u16,
     /// The session's directory that stands in for `/tmp`; `None` gives memory where mounts are possible.
     pub session_tmp: Option<PathBuf>,
 }
@@ -88,6 +90,7 @@ fn unconfined() -> Planned {
             backend: Backend::Unconfined,
             namespaces: None,
             mounts: None,
+            proxy_port: None,
             pid_max: None,
             landlock: None,
             filters: Vec::new(),
@@ -127,6 +130,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             backend: Backend::Namespaces,
             namespaces: Some(namespaces),
             mounts: Some(MountPlan { ops, fresh_proc: host.fresh_proc, private_dev: true }),
+            proxy_port: (policy.network.mode == NetworkMode::Allowlist).then_some(input.proxy_port),
             pid_max: pid_max.and_then(|n| u32::try_from(n + gaps::RESERVED_PIDS).ok()).map(|n| n.min(PID_MAX_LIMIT)),
             landlock,
             filters: filters.deny,
@@ -162,6 +166,7 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             backend: Backend::Landlock,
             namespaces: None,
             mounts: None,
+            proxy_port: None,
             pid_max: None,
             landlock: landlock::alone(policy, host, input.session_tmp.as_deref()),
             filters: filters.deny,

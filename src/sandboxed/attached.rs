@@ -45,7 +45,7 @@ impl SandboxedExecutor {
         tokio::pin!(run);
         loop {
             tokio::select! {
-                outcome = &mut run => return Ok(context.finish(outcome?)),
+                outcome = &mut run => return Ok(context.finish(outcome?).await),
                 Some(signal) = signals.recv() => child.signal(signal),
             }
         }

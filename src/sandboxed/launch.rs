@@ -15,6 +15,7 @@ use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
+use super::outlet::Outlet;
 use super::report::{RunContext, RunFacts, Views};
 use crate::environment::Variables;
 use crate::executor::defaults::check_workdir;
@@ -23,11 +24,15 @@ use crate::executor::program::{SHELL_NAME, shell_arguments};
 use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage};
-use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, Planned, plan};
+use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
 use crate::policy::EffectivePolicy;
 
 /// How long building a sandbox may take before it is given up. Generous: a loaded machine is not a broken one.
 const BUILD_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Port of each sandbox's own loopback on which an allowlist's proxy listens: unassigned by IANA and below the ephemeral
+/// range, so that programs are unlikely to want it; the same for all, so that plans stay the same.
+const PROXY_PORT: u16 = 28_129;
 
 /// Pipes of one command: the ends it gets, and ours.
 struct Pipes {
@@ -101,6 +106,7 @@ impl SandboxedExecutor {
             backend: self.config.backend,
             require_full: self.config.require_full,
             trace: self.traces(),
+            proxy_port: PROXY_PORT,
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
         let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
@@ -110,8 +116,18 @@ impl SandboxedExecutor {
         }
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
+        let outlet = Outlet::of(policy, PROXY_PORT)?;
         let untraced = self.config.trace == TraceChoice::Auto && !self.host.traceable();
-        Ok(RunContext { policy: Arc::clone(policy), planned, trace: None, untraced, views, facts: started, _tmp: tmp })
+        Ok(RunContext {
+            policy: Arc::clone(policy),
+            planned,
+            trace: None,
+            outlet,
+            untraced,
+            views,
+            facts: started,
+            _tmp: tmp,
+        })
     }
 
     fn traces(&self) -> bool {
@@ -129,7 +145,7 @@ impl SandboxedExecutor {
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
-        let call = self.call(&context.planned, spec)?;
+        let call = self.call(context, spec)?;
         let mut launcher = self.host.launcher()?;
         let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
             Ok(channel) => channel,
@@ -143,6 +159,7 @@ impl SandboxedExecutor {
         };
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
             Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher))),
+            Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
             Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxLost { reason }),
@@ -168,13 +185,19 @@ impl SandboxedExecutor {
                     let watch = evidence::watch(&context.policy, &context.planned);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
                 }
+                Ok((Event::ProxySocket, mut fds)) => {
+                    let socket = fds.pop().ok_or_else(|| Lost::Gone("its proxy socket did not arrive".to_owned()))?;
+                    if let Some(outlet) = &mut context.outlet {
+                        outlet.open(socket).map_err(Lost::Proxy)?;
+                    }
+                }
                 Ok((Event::Exited(_), _)) => {}
                 Err(error) => return Err(Lost::Gone(format!("it ended while being built: {error}"))),
             }
         }
     }
 
-    fn call(&self, planned: &Planned, spec: &ExecSpec) -> Result<Call, ExecError> {
+    fn call(&self, context: &RunContext, spec: &ExecSpec) -> Result<Call, ExecError> {
         let (program, arguments): (OsString, Vec<OsString>) = match &spec.command {
             CommandLine::Shell(command) => {
                 let shell = self.shell.clone().map_err(|searched| ExecError::NoShell { searched })?;
@@ -190,7 +213,7 @@ impl SandboxedExecutor {
             CommandLine::Program(_) => program.clone(),
         };
         let argv = std::iter::once(name).chain(arguments).map(|argument| c_string(&argument, "an argument"));
-        let environment = self.environment_of(planned, spec);
+        let environment = self.environment_of(context, spec);
         let entries = environment.iter().map(|(name, value)| {
             let entry = [name.as_bytes(), b"=", value.as_bytes()].concat();
             c_string(OsStr::from_bytes(&entry), "the environment")
@@ -203,7 +226,8 @@ impl SandboxedExecutor {
         })
     }
 
-    fn environment_of(&self, planned: &Planned, spec: &ExecSpec) -> Variables {
+    fn environment_of(&self, context: &RunContext, spec: &ExecSpec) -> Variables {
+        let planned = &context.planned;
         let mut environment = self.environment.clone();
         if planned.plan.backend != Backend::Unconfined {
             // These lead to places of the host that are not there inside.
@@ -214,6 +238,7 @@ impl SandboxedExecutor {
         if let Some(tmpdir) = &planned.tmpdir {
             environment.insert("TMPDIR".into(), tmpdir.into());
         }
+        environment.extend(context.outlet.iter().flat_map(Outlet::environment));
         environment.extend(spec.env.iter().map(|(name, value)| (name.clone(), value.clone())));
         environment.extend(spec.managed_env.iter().map(|(name, value)| (name.into(), value.into())));
         environment
@@ -242,6 +267,7 @@ impl Pipes {
 enum Lost {
     Setup(SetupFailure),
     Trace(std::io::Error),
+    Proxy(std::io::Error),
     Gone(String),
 }
 

@@ -9,6 +9,7 @@ mod evidence;
 mod host_state;
 mod launch;
 mod layered;
+mod outlet;
 mod report;
 mod sessions;
 
@@ -84,6 +85,7 @@ impl SandboxedExecutor {
             engine,
             host: HostState::detect(config.launcher.clone())?,
             sessions: Sessions::new(config.state_root.clone()),
+
             config,
         })
     }
@@ -104,7 +106,7 @@ impl BashExecutor for SandboxedExecutor {
             let ticket = self.engine.admit(&spec)?;
             let (launched, context) = self.launch(&spec).await?;
             let outcome = self.engine.run(ticket, launched, spec).await?;
-            Ok(context.finish(outcome))
+            Ok(context.finish(outcome).await)
         })
     }
 
@@ -113,7 +115,7 @@ impl BashExecutor for SandboxedExecutor {
             let ticket = self.engine.admit(&spec)?;
             let (launched, context) = self.launch(&spec).await?;
             let finish = Box::new(move |outcome: Outcome| -> BoxFuture<'static, RunResult> {
-                Box::pin(async move { context.finish(outcome) })
+                Box::pin(context.finish(outcome))
             });
             let process: Arc<dyn BashProcess> = self.engine.start(ticket, launched, spec, finish);
             Ok(process)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nix::sys::signal::Signal;
 
 use super::PolicySource;
+use super::outlet::Outlet;
 use super::sessions::SessionTmp;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
@@ -20,6 +21,8 @@ pub(super) struct RunContext {
     pub(super) policy: Arc<EffectivePolicy>,
     pub(super) planned: Planned,
     pub(super) trace: Option<TraceHandle>,
+    /// The way out, when the network is an allowlist.
+    pub(super) outlet: Option<Outlet>,
     /// It could not be traced and would have been.
     pub(super) untraced: bool,
     pub(super) views: Views,
@@ -55,7 +58,7 @@ impl RunFacts {
 
 impl RunContext {
     /// Adds the sandbox's report to the result.
-    pub(super) fn finish(mut self, outcome: Outcome) -> RunResult {
+    pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
         if self.untraced {
             notes
@@ -69,6 +72,12 @@ impl RunContext {
                 None
             }
         });
+        let mut record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+        if let Some(outlet) = self.outlet.take() {
+            let (refused, uncounted) = outlet.close().await;
+            record.observations.extend(refused);
+            record.omitted += uncounted;
+        }
         let (denials, denials_omitted) = self.classify(&outcome, record);
         let report = SandboxReport {
             mode: self.policy.mode,
@@ -82,8 +91,7 @@ impl RunContext {
         RunResult { sandbox: Some(report), ..outcome.result }
     }
 
-    fn classify(&self, outcome: &Outcome, record: Option<TraceRecord>) -> (Vec<crate::denial::Denial>, u64) {
-        let record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+    fn classify(&self, outcome: &Outcome, record: TraceRecord) -> (Vec<crate::denial::Denial>, u64) {
         let result = &outcome.result;
         let evidence = RunEvidence {
             observations: record.observations,

@@ -145,6 +145,13 @@ impl Proxy {
     }
 }
 
+/// The variables that lead clients to a proxy at `address` with the credentials `auth`: needed before there is a proxy,
+/// because a command's environment is settled before its sandbox exists.
+#[must_use]
+pub fn environment_for(address: SocketAddr, auth: &Token) -> BTreeMap<String, String> {
+    environment::variables(address, auth)
+}
+
 /// A running proxy. Dropping it closes everything without waiting.
 pub struct ProxyHandle {
     shared: Arc<Shared>,
@@ -169,7 +176,7 @@ impl ProxyHandle {
     /// The variables that lead clients to the proxy at `address`, credentials included.
     #[must_use]
     pub fn environment(&self, address: SocketAddr) -> BTreeMap<String, String> {
-        environment::variables(address, &self.shared.auth)
+        environment_for(address, &self.shared.auth)
     }
 
     /// Closes the listening socket and every connection. True when all had ended within the limit (1 s by default); what

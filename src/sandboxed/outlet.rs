@@ -1,0 +1,79 @@
+//! The one way out of a sandbox with an allowlisted network.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use crate::denial::{AccessWord, Aftermath, Denial, Observation, Target, Witness};
+use crate::environment::Variables;
+use crate::executor::ExecError;
+use crate::network::proxy::{Proxy, ProxyHandle, SystemResolver, Token, environment_for};
+use crate::network::rules::RuleSet;
+use crate::policy::{EffectivePolicy, NetworkMode};
+
+/// An outlet before and after its socket has come out of the sandbox.
+pub(super) struct Outlet {
+    rules: Arc<RuleSet>,
+    token: Token,
+    address: SocketAddr,
+    proxy: Option<ProxyHandle>,
+}
+
+impl Outlet {
+    /// The outlet that a policy asks for; `None` when its network is not an allowlist.
+    pub(super) fn of(policy: &EffectivePolicy, port: u16) -> Result<Option<Self>, ExecError> {
+        if policy.network.mode != NetworkMode::Allowlist {
+            return Ok(None);
+        }
+        let rules =
+            RuleSet::from_policy(&policy.network).map_err(|error| ExecError::Policy { reason: error.to_string() })?;
+        let token = Token::random()
+            .map_err(|error| ExecError::SandboxUnavailable { reason: format!("no random numbers: {error}") })?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Ok(Some(Self { rules: Arc::new(rules), token, address, proxy: None }))
+    }
+
+    /// What leads clients to it.
+    pub(super) fn environment(&self) -> Variables {
+        let variables = environment_for(self.address, &self.token);
+        variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    /// Serves the socket that was opened inside.
+    pub(super) fn open(&mut self, socket: OwnedFd) -> std::io::Result<()> {
+        let resolver = Arc::new(SystemResolver::default());
+        let proxy = Proxy::start(socket, Arc::clone(&self.rules), self.token.clone(), resolver);
+        self.proxy = Some(proxy.map_err(std::io::Error::other)?);
+        Ok(())
+    }
+
+    /// Closes it and tells what it refused, and how many refusals found no place in the list.
+    pub(super) async fn close(self) -> (Vec<Observation>, u64) {
+        let Some(proxy) = self.proxy else { return (Vec::new(), 0) };
+        if !proxy.shutdown().await {
+            tracing::warn!("connections of a proxy were still closing after its limit");
+        }
+        let refusals = proxy.refusals();
+        let seen = refusals.entries.iter().zip(0..).map(|(refusal, seq)| observation(&Denial::from(refusal), seq));
+        (seen.collect(), refusals.uncounted)
+    }
+}
+
+fn observation(denial: &Denial, seq: u64) -> Observation {
+    let target = match &denial.host {
+        Some(host) => Target::Net { host: host.clone(), port: denial.port },
+        None => Target::None,
+    };
+    Observation {
+        kind: denial.kind,
+        target,
+        access: vec![AccessWord::Write],
+        syscall: None,
+        errno: None,
+        process: None,
+        witness: Witness::Proxy,
+        at: None,
+        seq,
+        aftermath: Aftermath::Unknown,
+    }
+}
