@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use proptest::prelude::*;
 use stockade::policy::{
     CliRule, HostPaths, NetworkMode, PathAccess, PolicyError, PolicyFile, PolicyRequest, SandboxMode, names,
 };
@@ -15,7 +16,7 @@ fn host(root: &Path) -> HostPaths {
 // Not below /tmp, which is private to a session.
 /// A directory with a workspace and a home in it, its name free of links.
 fn room() -> (tempfile::TempDir, std::path::PathBuf) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = tempfile::tempdir_in("/var/tmp").unwrap();
     let root = dir.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("ws")).unwrap();
     std::fs::create_dir_all(root.join("home")).unwrap();
@@ -253,4 +254,28 @@ fn one_long_line_costs_no_more_than_many() {
     assert!(started.elapsed() < std::time::Duration::from_secs(10), "{:?}", started.elapsed());
     let column = "deny_write = [".len() + 30_000 * 16 + 1 + 1;
     assert!(error.to_string().starts_with(&format!("p.toml:2:{column}: ")), "{column} {error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever the text, there is a policy or an error whose place lies in the text.
+    #[test]
+    fn no_text_breaks_the_parser(pieces in prop::collection::vec(prop::sample::select(vec![
+        "mode", "=", "\"read-only\"", "\n", "[", "]", "[filesystem]\n", "write", "deny_read", "{", "}", "path", ",",
+        "\"${HOME}/ä\"", "\"~/*\"", "\"${\"", "\"~\"", "\"/\"", "optional", "true", "[limits]\n", "memory",
+        "\"4GiB\"", "-1", "[network]\n", "allow", "[seccomp]\n", "deny", "syscall", "reason", "#", "é", "\u{0}", "'''",
+    ]), 0..40)) {
+        let text = pieces.concat();
+        let lines = text.split('\n').count();
+        if let Err(error) = parse(&text) {
+            let told = error.to_string();
+            let mut parts = told.strip_prefix("p.toml:").unwrap().split(':');
+            let line: usize = parts.next().unwrap().parse().unwrap();
+            let column: usize = parts.next().unwrap().parse().unwrap();
+            prop_assert!((1..=lines).contains(&line), "{told}\n{text}");
+            let width = text.split('\n').nth(line - 1).unwrap().chars().count();
+            prop_assert!((1..=width + 1).contains(&column), "{told}\n{text}");
+        }
+    }
 }

@@ -32,11 +32,7 @@ impl Discovery<'_> {
                 continue;
             }
             if left.directories == 0 || left.entries == 0 {
-                self.findings.notes.insert(format!(
-                    "{} is large: nested repositories and settings were looked for in its first {} directories only",
-                    root.display(),
-                    self.protection.scan_directories
-                ));
+                self.looked_in_part(root);
                 return;
             }
             left.directories -= 1;
@@ -47,7 +43,19 @@ impl Discovery<'_> {
             for child in self.children(&directory, left) {
                 queue.push_back((child, depth + 1));
             }
+            if left.entries == 0 {
+                self.looked_in_part(root);
+            }
         }
+    }
+
+    fn looked_in_part(&mut self, root: &Path) {
+        self.findings.notes.insert(format!(
+            "{} is large: nested repositories and settings were looked for in part of it only ({} directories or \
+             {MAX_ENTRIES} entries)",
+            root.display(),
+            self.protection.scan_directories
+        ));
     }
 
     /// Deals with one directory; `top` when it is a writable root.
