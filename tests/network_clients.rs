@@ -1,6 +1,8 @@
 //! Real clients in a network namespace with nothing but its loopback: the proxy's socket was made inside it, the
 //! servers are outside. What is allowed works, what is not yields one fact that names host and port.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program: failures are panics")]
+
 mod network_support;
 
 use std::collections::BTreeMap;
@@ -470,6 +472,11 @@ fn npm_installs_from_a_registry() {
 fn cargo_fetches_from_a_registry() {
     let (true, Some(python)) = (owns_namespaces("cargo_fetches_from_a_registry"), python()) else { return };
     let cargo = env!("CARGO");
+    if std::fs::metadata(cargo).is_err() {
+        assert!(std::env::var_os("STOCKADE_REQUIRE_CLIENTS").is_none(), "cargo is out of this user's reach");
+        println!("NOT TESTED: cargo is out of this user's reach");
+        return;
+    }
     let files = Files::start();
     let make = "import hashlib, io, json, sys, tarfile\nroot = sys.argv[1]\n\
                 t = tarfile.open(root + '/demo-0.1.0.crate', 'w:gz')\n\

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::denial::{Denial, DenialKind, Grant, Witness};
+use crate::denial::{Aftermath, Denial, DenialKind, Grant, Observation, Target, Witness};
 use crate::network::rules::{Destination, Host, HostError, Refused};
 use crate::policy::SandboxMode;
 
@@ -70,6 +70,28 @@ impl ProxyRefusal {
             }
             RefusalReason::TooMany => DenialKind::Limit,
             _ => DenialKind::NetConnect,
+        }
+    }
+
+    /// The refusal as evidence of the proxy's. `seq` is its place among the proxy's observations. Which process asked
+    /// the proxy does not know.
+    #[must_use]
+    pub fn observation(&self, seq: u64) -> Observation {
+        let target = match self.host.as_str() {
+            "" => Target::None,
+            host => Target::Net { host: host.to_owned(), port: self.port },
+        };
+        Observation {
+            kind: self.kind(),
+            target,
+            access: Vec::new(),
+            syscall: None,
+            errno: None,
+            process: None,
+            witness: Witness::Proxy,
+            at: None,
+            seq,
+            aftermath: Aftermath::Unknown,
         }
     }
 }
@@ -206,5 +228,8 @@ mod tests {
         assert_eq!(denial.target(), "a.com:443");
         assert_eq!(denial.sources, [Witness::Proxy]);
         assert_eq!(denial.grant.unwrap().network, ["a.com:443"]);
+        let seen = log.snapshot().entries[0].observation(3);
+        assert_eq!((seen.kind, seen.witness, seen.seq), (DenialKind::NetConnect, Witness::Proxy, 3));
+        assert_eq!(seen.target, Target::Net { host: "a.com".to_owned(), port: Some(443) });
     }
 }
