@@ -2,6 +2,9 @@
 //! machine: every name leads to 127.0.0.0/8 or to nothing.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod files;
+pub(crate) mod namespace;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
