@@ -1,5 +1,7 @@
 //! Many tunnels, one big one, and the end of all of them.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program: failures are panics")]
+
 mod network_support;
 
 use std::time::{Duration, Instant};

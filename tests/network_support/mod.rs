@@ -2,6 +2,9 @@
 //! machine: every name leads to 127.0.0.0/8 or to nothing.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod files;
+pub(crate) mod namespace;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -20,6 +23,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) struct Answers {
     answers: HashMap<String, Vec<Vec<IpAddr>>>,
     asked: Mutex<HashMap<String, usize>>,
+    never: bool,
 }
 
 impl Answers {
@@ -27,7 +31,12 @@ impl Answers {
         let parse = |turn: &&[&str]| turn.iter().map(|address| address.parse().unwrap()).collect();
         let answers =
             answers.iter().map(|(name, turns)| ((*name).to_owned(), turns.iter().map(parse).collect())).collect();
-        Arc::new(Self { answers, asked: Mutex::default() })
+        Arc::new(Self { answers, ..Self::default() })
+    }
+
+    /// A resolver that is asked and does not answer.
+    pub(crate) fn never() -> Arc<Self> {
+        Arc::new(Self { never: true, ..Self::default() })
     }
 
     pub(crate) fn asked(&self, name: &str) -> usize {
@@ -44,6 +53,9 @@ impl Resolve for Answers {
             None => Err(io::Error::new(io::ErrorKind::NotFound, "no such name")),
         };
         *turn += 1;
+        if self.never {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(async move { answer })
     }
 }

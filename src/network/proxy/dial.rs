@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{RefusalReason, Shared};
+use super::{ProxyRefusal, RefusalReason, Shared};
 use crate::network::rules::{Destination, Host, Refused};
 
 /// Addresses of one name that are tried.
@@ -16,8 +16,8 @@ const MAX_ADDRESSES: usize = 16;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DialError {
     /// The rules refuse it. Already recorded.
-    #[error("{0}")]
-    Refused(Refused),
+    #[error("{}", .0.reason)]
+    Refused(ProxyRefusal),
     /// The name has no address.
     #[error("the name could not be looked up: {0}")]
     Lookup(#[source] io::Error),
@@ -31,8 +31,7 @@ pub(super) enum DialError {
 pub(super) async fn dial(shared: &Shared, destination: &Destination) -> Result<TcpStream, DialError> {
     let refuse = |refused: Refused| {
         let grant = shared.rules.grant_for(destination, &refused);
-        shared.refusals.record(destination, RefusalReason::Rule(refused.clone()), grant);
-        DialError::Refused(refused)
+        DialError::Refused(shared.refusals.record(destination, RefusalReason::Rule(refused), grant))
     };
     shared.rules.check(destination).map_err(refuse)?;
     let addresses = match &destination.host {

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 
 use super::dial::{DialError, dial};
 use super::head::{self, Head, Kind, RawHead};
-use super::refusal::explain;
 use super::{RefusalReason, Shared, forward, tunnel};
-use crate::network::rules::{Destination, Refused};
+use crate::denial::DenialKind;
+use crate::network::rules::Destination;
 
 /// What a client that was answered early may go on sending before its connection is cut.
 const MAX_DISCARDED: u64 = 1024 * 1024;
@@ -31,7 +31,7 @@ pub(super) async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<
         Ok(Ok(Arrived::Complete)) => {}
         Ok(Ok(Arrived::Nothing)) => return Ok(()),
         Ok(Ok(Arrived::TooLarge)) => {
-            return refuse_text(stream, shared, "", RefusalReason::Malformed("its head is too large")).await;
+            return refuse_text(stream, shared, "", RefusalReason::TooLarge).await;
         }
         Ok(Ok(Arrived::Bad(reason))) => return refuse_text(stream, shared, "", reason).await,
         Ok(Err(error)) => return Err(error),
@@ -45,7 +45,7 @@ pub(super) async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<
     let judged = raw.judge();
     if let Err(reason) = authenticate(shared, &raw) {
         match &judged {
-            Ok(head) => shared.refusals.record(&head.destination, reason.clone(), None),
+            Ok(head) => drop(shared.refusals.record(&head.destination, reason.clone(), None)),
             Err(_) => shared.refusals.record_text(raw.target(), reason.clone()),
         }
         return answer(stream, unauthenticated(&reason)).await;
@@ -69,7 +69,7 @@ async fn pass_on(stream: TcpStream, shared: &Shared, head: Head, bytes: Vec<u8>,
     };
     let upstream = match dial(shared, &head.destination).await {
         Ok(upstream) => upstream,
-        Err(error) => return answer(stream, unreachable(shared, &head.destination, error)).await,
+        Err(error) => return answer(stream, unreachable(&head.destination, &error)).await,
     };
     match head.kind {
         Kind::Tunnel => {
@@ -138,31 +138,26 @@ fn plain(status: &'static str, text: &str) -> Answer {
     Answer { status, header: "", body: format!("stockade: {text}.\n") }
 }
 
-fn unreachable(shared: &Shared, destination: &Destination, error: DialError) -> Answer {
-    match error {
-        DialError::Refused(refused) => {
-            let grant = shared.rules.grant_for(destination, &refused);
-            let header = match refused {
-                Refused::Unlisted | Refused::Denied { .. } => "Proxy-Status: stockade; error=http_request_denied\r\n",
-                _ => "Proxy-Status: stockade; error=destination_ip_prohibited\r\n",
-            };
-            let body = explain(destination, &RefusalReason::Rule(refused), grant.as_deref());
-            Answer { status: "403 Forbidden", header, body }
-        }
-        DialError::Lookup(_) => Answer {
-            header: "Proxy-Status: stockade; error=dns_error\r\n",
-            ..plain("502 Bad Gateway", &format!("{destination} is allowed, but {error}"))
+/// The answer for a destination that was refused or did not respond. `Proxy-Status` is RFC 9209's.
+fn unreachable(destination: &Destination, error: &DialError) -> Answer {
+    let (status, header) = match error {
+        DialError::Refused(refusal) => match refusal.kind() {
+            DenialKind::NetResolve => ("403 Forbidden", "Proxy-Status: stockade; error=destination_ip_prohibited\r\n"),
+            _ => ("403 Forbidden", "Proxy-Status: stockade; error=http_request_denied\r\n"),
         },
-        DialError::Connect(_) => Answer {
-            header: "Proxy-Status: stockade; error=connection_refused\r\n",
-            ..plain("502 Bad Gateway", &format!("{destination} is allowed, but {error}"))
-        },
-    }
+        DialError::Lookup(_) => ("502 Bad Gateway", "Proxy-Status: stockade; error=dns_error\r\n"),
+        DialError::Connect(_) => ("502 Bad Gateway", "Proxy-Status: stockade; error=destination_unavailable\r\n"),
+    };
+    let body = match error {
+        DialError::Refused(refusal) => refusal.explain(),
+        _ => format!("stockade: {destination} is allowed, but {error}.\n"),
+    };
+    Answer { status, header, body }
 }
 
 async fn refuse_text(stream: TcpStream, shared: &Shared, target: &str, reason: RefusalReason) -> io::Result<()> {
     let status = match reason {
-        RefusalReason::Malformed("its head is too large") => "431 Request Header Fields Too Large",
+        RefusalReason::TooLarge => "431 Request Header Fields Too Large",
         _ => "400 Bad Request",
     };
     let text = reason.to_string();

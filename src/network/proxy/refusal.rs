@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::denial::{Denial, DenialKind, Grant, Witness};
-use crate::network::rules::{Destination, Host, HostError, Refused};
+use crate::denial::{Aftermath, Denial, DenialKind, Grant, Observation, Target, Witness};
+use crate::network::rules::{Destination, HostError, Refused};
 use crate::policy::SandboxMode;
 
 /// Different refusals that are kept; further ones are only counted.
@@ -23,6 +23,9 @@ pub enum RefusalReason {
     /// The request could be read in two ways or breaks its protocol.
     #[error("the request is refused: {0}")]
     Malformed(&'static str),
+    /// The head of the request is longer than a proxy takes.
+    #[error("the request is refused: its head is too large; send fewer or shorter headers")]
+    TooLarge,
     /// The client gave no credentials.
     #[error("the client gave no credentials; use the proxy address from the environment, with its user and password")]
     NoCredentials,
@@ -54,8 +57,8 @@ pub struct ProxyRefusal {
 pub struct Refusals {
     /// At most 200 different ones.
     pub entries: Vec<ProxyRefusal>,
-    /// How many different or repeated refusals found no place in the list.
-    pub uncounted: u64,
+    /// How many further refusals found no place in the list.
+    pub not_kept: u64,
 }
 
 impl ProxyRefusal {
@@ -70,6 +73,41 @@ impl ProxyRefusal {
             }
             RefusalReason::TooMany => DenialKind::Limit,
             _ => DenialKind::NetConnect,
+        }
+    }
+
+    /// What a person or a model is told, as plain text.
+    pub(super) fn explain(&self) -> String {
+        let target = Denial::from(self).target();
+        let cure = match &self.grant {
+            Some(entry) => format!(
+                "To ask for it: additional_permissions {{\"network\":[\"{entry}\"]}} with a justification, or run with \
+                 --allow-host {entry}."
+            ),
+            None => "No single permission lets it through.".to_owned(),
+        };
+        format!("stockade: denied {} {target}: {}.\n{cure}\n", self.kind(), self.reason)
+    }
+
+    /// The refusal as evidence of the proxy's. `seq` is its place among the proxy's observations. Which process asked
+    /// the proxy does not know.
+    #[must_use]
+    pub fn observation(&self, seq: u64) -> Observation {
+        let target = match self.host.as_str() {
+            "" => Target::None,
+            host => Target::Net { host: host.to_owned(), port: self.port },
+        };
+        Observation {
+            kind: self.kind(),
+            target,
+            access: Vec::new(),
+            syscall: None,
+            errno: None,
+            process: None,
+            witness: Witness::Proxy,
+            at: None,
+            seq,
+            aftermath: Aftermath::Unknown,
         }
     }
 }
@@ -100,13 +138,22 @@ impl From<&ProxyRefusal> for Denial {
 pub(super) struct RefusalLog(Mutex<Refusals>);
 
 impl RefusalLog {
-    pub(super) fn record(&self, destination: &Destination, reason: RefusalReason, grant: Option<String>) {
-        self.add(destination.host.to_string(), Some(destination.port), reason, grant);
+    pub(super) fn record(
+        &self,
+        destination: &Destination,
+        reason: RefusalReason,
+        grant: Option<String>,
+    ) -> ProxyRefusal {
+        let (host, port) = (destination.host.to_string(), Some(destination.port));
+        let refusal = ProxyRefusal { host, port, reason, grant, count: 1 };
+        self.add(refusal.clone());
+        refusal
     }
 
     /// For a target that is no destination. `text` is the client's and may hold anything.
     pub(super) fn record_text(&self, text: &str, reason: RefusalReason) {
-        self.add(text.escape_debug().take(MAX_HOST).collect(), None, reason, None);
+        let host = text.escape_debug().take(MAX_HOST).collect();
+        self.add(ProxyRefusal { host, port: None, reason, grant: None, count: 1 });
     }
 
     /// A client that asked without credentials first, was told so and came back with them did nothing wrong: that is
@@ -122,36 +169,19 @@ impl RefusalLog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn add(&self, host: String, port: Option<u16>, reason: RefusalReason, grant: Option<String>) {
-        tracing::debug!(%host, ?port, %reason, "the proxy refused");
+    fn add(&self, new: ProxyRefusal) {
+        tracing::debug!(host = %new.host, port = ?new.port, reason = %new.reason, "the proxy refused");
         let mut log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = log.entries.iter_mut().find(|kept| kept.host == host && kept.port == port && kept.reason == reason);
-        if let Some(known) = known {
+        let same =
+            |kept: &&mut ProxyRefusal| (&kept.host, kept.port, &kept.reason) == (&new.host, new.port, &new.reason);
+        if let Some(known) = log.entries.iter_mut().find(same) {
             known.count += 1;
         } else if log.entries.len() < MAX_KEPT {
-            log.entries.push(ProxyRefusal { host, port, reason, grant, count: 1 });
+            log.entries.push(new);
         } else {
-            log.uncounted += 1;
+            log.not_kept += 1;
         }
     }
-}
-
-/// What a person or a model is told about a refusal, as plain text.
-pub(super) fn explain(destination: &Destination, reason: &RefusalReason, grant: Option<&str>) -> String {
-    let kind = match (reason, &destination.host) {
-        (RefusalReason::Rule(Refused::SpecialAddress { .. } | Refused::AddressDenied { .. }), Host::Name(_)) => {
-            DenialKind::NetResolve
-        }
-        _ => DenialKind::NetConnect,
-    };
-    let cure = match grant {
-        Some(entry) => format!(
-            "To ask for it: additional_permissions {{\"network\":[\"{entry}\"]}} with a justification, or run with \
-             --allow-host {entry}."
-        ),
-        None => "No single permission lets it through.".to_owned(),
-    };
-    format!("stockade: denied {kind} {destination}: {reason}.\n{cure}\n")
 }
 
 #[cfg(test)]
@@ -171,7 +201,7 @@ mod tests {
             }
         }
         let refusals = log.snapshot();
-        assert_eq!((refusals.entries.len(), refusals.uncounted), (200, 150));
+        assert_eq!((refusals.entries.len(), refusals.not_kept), (200, 150));
         assert!(refusals.entries.iter().all(|entry| entry.count == 3));
     }
 
@@ -206,5 +236,8 @@ mod tests {
         assert_eq!(denial.target(), "a.com:443");
         assert_eq!(denial.sources, [Witness::Proxy]);
         assert_eq!(denial.grant.unwrap().network, ["a.com:443"]);
+        let seen = log.snapshot().entries[0].observation(3);
+        assert_eq!((seen.kind, seen.witness, seen.seq), (DenialKind::NetConnect, Witness::Proxy, 3));
+        assert_eq!(seen.target, Target::Net { host: "a.com".to_owned(), port: Some(443) });
     }
 }

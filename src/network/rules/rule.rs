@@ -109,6 +109,11 @@ impl Rule {
         Self { pattern, port: Some(destination.port) }
     }
 
+    /// The only port it covers; `None` for all ports.
+    pub(super) fn port(&self) -> Option<u16> {
+        self.port
+    }
+
     /// True when the rule covers `destination`. A name is covered only by rules for names, an address only by rules for
     /// addresses.
     #[must_use]

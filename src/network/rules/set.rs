@@ -103,6 +103,17 @@ impl RuleSet {
         self.check_special(address, canonical, port)
     }
 
+    /// True when [`check`](Self::check) lets `host` through on at least one port: what is known where only a look-up was
+    /// seen.
+    #[must_use]
+    pub fn allows_some_port(&self, host: &Host) -> bool {
+        let named: Vec<u16> = self.allow.iter().chain(&self.deny).filter_map(Rule::port).collect();
+        // Ports that no rule names are all treated alike: one of them stands for the rest.
+        let other = (1..=u16::MAX).find(|port| !named.contains(port));
+        let allows = |port| self.check(&Destination { host: host.clone(), port }).is_ok();
+        named.iter().copied().chain(other).any(allows)
+    }
+
     /// The narrowest entry that would let `wanted` through after the refusal `refused`; `None` when none would.
     #[must_use]
     pub fn grant_for(&self, wanted: &Destination, refused: &Refused) -> Option<String> {
@@ -226,6 +237,14 @@ mod tests {
             assert_eq!(rules(&allow, &deny).check(&wanted).map(ToString::to_string), forward);
             assert_eq!(forward.is_ok(), split >> 3 & 1 == 1, "the narrowest entry decides: {split:b}");
         }
+    }
+
+    #[test]
+    fn a_look_up_is_allowed_where_some_port_is() {
+        let set = rules(&["a.com:443", "b.com", "c.com:22"], &["c.com:22", "b.com:80"]);
+        let allows = |host: &str| set.allows_some_port(&Host::parse(host).unwrap());
+        assert!(allows("a.com") && allows("B.com."));
+        assert!(!allows("c.com") && !allows("d.com") && !allows("8.8.8.8"));
     }
 
     #[test]
