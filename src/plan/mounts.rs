@@ -48,11 +48,12 @@ pub(super) fn lower(policy: &EffectivePolicy, world: &dyn World, session_tmp: Op
     builder.ops
 }
 
-/// Why a path is looked at. When several reasons meet at one path, the first in this order is kept.
+/// Why a path is looked at. When several reasons meet at one path, the first in this order is kept: a pin makes a mount
+/// where a rule that changes nothing would not.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Point {
-    Rule,
     Pin,
+    Rule,
     Socket,
 }
 

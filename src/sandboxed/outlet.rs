@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use crate::denial::{AccessWord, Aftermath, Denial, Observation, Target, Witness};
+use crate::denial::Observation;
 use crate::environment::Variables;
 use crate::executor::ExecError;
 use crate::network::proxy::{Proxy, ProxyHandle, SystemResolver, Token, environment_for};
@@ -54,26 +54,7 @@ impl Outlet {
             tracing::warn!("connections of a proxy were still closing after its limit");
         }
         let refusals = proxy.refusals();
-        let seen = refusals.entries.iter().zip(0..).map(|(refusal, seq)| observation(&Denial::from(refusal), seq));
-        (seen.collect(), refusals.uncounted)
-    }
-}
-
-fn observation(denial: &Denial, seq: u64) -> Observation {
-    let target = match &denial.host {
-        Some(host) => Target::Net { host: host.clone(), port: denial.port },
-        None => Target::None,
-    };
-    Observation {
-        kind: denial.kind,
-        target,
-        access: vec![AccessWord::Write],
-        syscall: None,
-        errno: None,
-        process: None,
-        witness: Witness::Proxy,
-        at: None,
-        seq,
-        aftermath: Aftermath::Unknown,
+        let seen = refusals.entries.iter().zip(0..).map(|(refusal, seq)| refusal.observation(seq));
+        (seen.collect(), refusals.not_kept)
     }
 }

@@ -81,7 +81,9 @@ impl Watch {
 
     /// True when a rule stands beneath this path, so that it had to be pinned in place.
     pub(crate) fn rule_beneath(&self, path: &Path) -> bool {
-        self.policy.rules.iter().any(|rule| rule.path.starts_with(path))
+        // Rules are sorted by path, so those beneath this one stand together.
+        let first = self.policy.rules.partition_point(|rule| rule.path.as_path() < path);
+        self.policy.rules.get(first).is_some_and(|rule| rule.path.starts_with(path))
     }
 
     /// True when addresses beyond the loopback are out of reach.
