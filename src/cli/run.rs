@@ -37,7 +37,7 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let result =
         if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
     let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
-    executor.dispose().await;
+    executor.release().await;
     status
 }
 

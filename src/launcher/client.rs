@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -85,6 +86,8 @@ pub(crate) struct LauncherClient {
     /// `None` once closed.
     socket: Mutex<Connection>,
     process: Mutex<Child>,
+    /// Nobody waits for the launcher's end.
+    released: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -116,7 +119,7 @@ impl LauncherClient {
             .spawn()
             .map_err(|source| LauncherError::Start { path, source })?;
         let connection = Connection { socket: Some(ours), plans: HashMap::new(), next: 0 };
-        Ok(Self { socket: Mutex::new(connection), process: Mutex::new(process) })
+        Ok(Self { socket: Mutex::new(connection), process: Mutex::new(process), released: AtomicBool::new(false) })
     }
 
     /// Asks for one run. The descriptors are the command's standard input, output and error; the returned channel hears
@@ -144,6 +147,13 @@ impl LauncherClient {
         self.connection().send(&Request::Kill { run }, &[])
     }
 
+    /// Closes the connection, upon which the launcher kills every sandbox and exits, and does not wait for that: for a
+    /// program that is about to end itself.
+    pub(crate) fn release(&self) {
+        self.connection().socket = None;
+        self.released.store(true, Ordering::Relaxed);
+    }
+
     /// Closes the connection, upon which the launcher kills every sandbox and exits, and waits for that.
     pub(crate) fn close(&self) {
         self.connection().socket = None;
@@ -168,7 +178,9 @@ impl LauncherClient {
 
 impl Drop for LauncherClient {
     fn drop(&mut self) {
-        self.close();
+        if !self.released.load(Ordering::Relaxed) {
+            self.close();
+        }
     }
 }
 

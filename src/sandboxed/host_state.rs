@@ -104,6 +104,13 @@ impl HostState {
         }
     }
 
+    /// Closes the launcher for good without waiting for its end.
+    pub(super) fn release(&self) {
+        if let Slot::Running(client) = std::mem::replace(&mut *lock(&self.launcher), Slot::Closed) {
+            client.release();
+        }
+    }
+
     /// Closes the launcher for good and waits until it and its sandboxes are gone.
     pub(super) async fn close(&self) {
         let slot = std::mem::replace(&mut *lock(&self.launcher), Slot::Closed);

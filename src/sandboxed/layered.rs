@@ -1,5 +1,7 @@
 //! Policies from files and options: the usual source.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use super::PolicySource;
 use crate::executor::{CallPolicy, ExecError};
 use crate::policy::{EffectivePolicy, HostPaths, PolicyError, PolicyRequest};
@@ -10,6 +12,9 @@ pub struct LayeredPolicy {
     request: PolicyRequest,
     host: HostPaths,
     standing: CallPolicy,
+    /// The policy resolved by `new`, for the first call that wants just that: a program that runs one command resolves
+    /// once.
+    first: Arc<Mutex<Option<EffectivePolicy>>>,
 }
 
 impl LayeredPolicy {
@@ -22,11 +27,11 @@ impl LayeredPolicy {
         let resolved = request.resolve(&host)?;
         let standing = CallPolicy {
             mode: resolved.mode,
-            workspace: resolved.workspace,
+            workspace: resolved.workspace.clone(),
             extra: crate::denial::Grant::default(),
             session: None,
         };
-        Ok(Self { request, host, standing })
+        Ok(Self { request, host, standing, first: Arc::new(Mutex::new(Some(resolved))) })
     }
 }
 
@@ -36,6 +41,12 @@ impl PolicySource for LayeredPolicy {
     }
 
     fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError> {
+        if *call == self.standing {
+            let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(policy) = first {
+                return Ok(policy);
+            }
+        }
         let request = self.request.for_call(call.mode, &call.workspace).grant(call.extra.clone());
         request.resolve(&self.host).map_err(|error| ExecError::Policy { reason: error.to_string() })
     }

@@ -90,6 +90,14 @@ impl SandboxedExecutor {
         })
     }
 
+    /// As [`dispose`](BashExecutor::dispose) for a program that is about to exit: every command is killed and waited for,
+    /// and what the kernel still has to take apart (namespaces, the launcher) is not.
+    pub async fn release(&self) {
+        self.engine.dispose().await;
+        self.host.release();
+        self.sessions.end_all();
+    }
+
     /// Ends a session: its private `/tmp` is removed. Commands of it that still run keep what they have open.
     pub fn end_session(&self, session: &str) {
         self.sessions.end(session);
