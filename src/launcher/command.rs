@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
+use nix::sys::stat::{SFlag, stat};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
 
 use seccompiler::sock_filter;
@@ -181,7 +182,7 @@ fn enter_workdir(workdir: &CStr) -> Result<(), StepError> {
     chdir(workdir).at(path_of(workdir))
 }
 
-/// Executes the program, looked up as `execvp(3)` does: on the command's own PATH, remembering a refusal over an absence.
+/// Executes the program, looked up on the command's own PATH, remembering a refusal over an absence.
 fn execute(call: &Call) -> Result<Infallible, StepError> {
     let name = &call.program;
     if name.to_bytes().contains(&b'/') {
@@ -195,10 +196,16 @@ fn execute(call: &Call) -> Result<Infallible, StepError> {
         let Ok(candidate) = CString::new(candidate) else { continue };
         match execute_at(&candidate, call) {
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            // As in bash only a file counts: not a directory of that name, nor a place that may not be entered.
+            Err(Errno::EACCES) if !is_file(&candidate) => {}
             Err(errno) => failure = errno,
         }
     }
     Err(failure).at(path_of(name))
+}
+
+fn is_file(path: &CStr) -> bool {
+    stat(path).is_ok_and(|there| SFlag::from_bits_truncate(there.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG)
 }
 
 fn execute_at(program: &CStr, call: &Call) -> Result<Infallible, Errno> {
