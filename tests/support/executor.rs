@@ -14,7 +14,9 @@ use crate::user::{User, scratch};
 
 /// Directories that an executor works in, below `/var/tmp`. Dropping it removes them.
 pub(crate) struct Place {
-    dir: tempfile::TempDir,
+    root: PathBuf,
+    /// Absent where another process owns the directories.
+    _dir: Option<tempfile::TempDir>,
 }
 
 impl Place {
@@ -23,11 +25,16 @@ impl Place {
         for name in ["work", "home", "state"] {
             std::fs::create_dir(dir.path().join(name)).unwrap();
         }
-        Self { dir }
+        Self { root: dir.path().to_path_buf(), _dir: Some(dir) }
+    }
+
+    /// Directories that another process made and will remove.
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.to_path_buf(), _dir: None }
     }
 
     pub(crate) fn root(&self) -> &Path {
-        self.dir.path()
+        &self.root
     }
 
     pub(crate) fn work(&self) -> PathBuf {
