@@ -33,7 +33,7 @@ fn sigkill_of_the_host_leaves_nothing_inside() {
     fs::create_dir(place.work().join(".git")).unwrap();
     fs::write(place.work().join("file"), "content").unwrap();
     let before = tree(&place.work());
-    let mut busy = 0;
+    let (mut busy, mut left_directories) = (0, 0);
     for round in 0..ROUNDS {
         let mut host = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", "--test-threads=1", "killed::host"])
@@ -58,10 +58,11 @@ fn sigkill_of_the_host_leaves_nothing_inside() {
         host.wait().unwrap();
         token.assert_gone(&format!("SIGKILL of the host, round {round}"));
         assert_eq!(tree(&place.work()), before, "round {round}");
+        left_directories += usize::from(!tree(&place.state()).is_empty());
     }
     // The control: there was something to be left.
     assert!(busy > 0, "no round had sandboxes at work");
-    assert!(!tree(&place.state()).is_empty(), "a host that was killed leaves its directories behind");
+    assert!(left_directories > 0, "no round left a directory to sweep");
     block_on(place.executor(SandboxMode::ReadOnly, BACKENDS[0]).dispose());
     assert_eq!(tree(&place.state()), Vec::<std::path::PathBuf>::new(), "the next executor sweeps");
 }

@@ -41,7 +41,7 @@ fn many_runs_leave_nothing_inside() {
                 }
             }
             let (before, after) = (after_ten.unwrap(), Figures::take(&place, &token));
-            println!("figure: {backend:?}, after 10 runs {before:?}, after {} {after:?}", many());
+            println!("\nfigure: {backend:?}, after 10 runs {before:?}, after {} {after:?}", many());
             assert_eq!(before, after, "{backend:?}");
             executor.dispose().await;
             token.assert_gone("disposal");
@@ -135,7 +135,7 @@ fn much_output_costs_no_memory_inside() {
         assert_eq!(tree(&place.state()).iter().filter(|path| path.is_file()).count(), 0, "and deleted");
         let status = procfs::process::Process::myself().unwrap().status().unwrap();
         let peak = status.vmhwm.unwrap();
-        println!("figure: 300 MB of output, peak resident {peak} KiB");
+        println!("\nfigure: 300 MB of output, peak resident {peak} KiB");
         assert!(peak < 40 * 1024, "{peak} KiB");
         executor.dispose().await;
     });
