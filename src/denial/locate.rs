@@ -129,11 +129,13 @@ impl<'a> Locator<'a> {
             Verb::Create => DenialKind::FsCreate,
             Verb::OpenWrite if state == FileState::Directory => DenialKind::FsMetadata,
             Verb::OpenWrite => open,
-            Verb::Truncate => DenialKind::FsTruncate,
+            Verb::Truncate if state.exists() => DenialKind::FsTruncate,
+            Verb::Truncate => open,
             Verb::Remove => DenialKind::FsRemove,
             Verb::Rename => DenialKind::FsRename,
             Verb::Metadata => DenialKind::FsMetadata,
-            Verb::Read if cause == Cause::ReadOnly => open,
+            // Reading what is not there ends in ENOENT, and never in EROFS: this was an output.
+            Verb::Read if cause == Cause::ReadOnly || state == FileState::Missing => open,
             Verb::Read => DenialKind::FsRead,
             Verb::Execute => DenialKind::FsExecute,
             Verb::Mount => DenialKind::Mount,
@@ -173,7 +175,14 @@ impl<'a> Locator<'a> {
             return Some(DenialKind::FsRead);
         }
         let known_speaker = mention.program.as_deref().is_some_and(super::hints::is_runtime);
-        let bare_word = matches!(&mention.subject, Subject::Path(printed) if !printed.contains('/'));
+        let in_command = |printed: &str| {
+            self.evidence
+                .command
+                .split(|c: char| !c.is_alphanumeric() && !"._-+".contains(c))
+                .any(|word| word == printed)
+        };
+        let bare_word =
+            matches!(&mention.subject, Subject::Path(printed) if !printed.contains('/') && !in_command(printed));
         if cause != Cause::ReadOnly {
             let readable = self.views.host.permits(HostAccess::Read, path);
             let script = state == FileState::File && !self.views.host.permits(HostAccess::Execute, path);

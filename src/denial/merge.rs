@@ -159,6 +159,16 @@ impl Accesses {
             let fits = |index: &&usize| mention_fits(mention, &self.list[**index]);
             return indices.iter().find(fits).or(indices.last()).copied();
         }
+        // What follows from a refused mkdir: the names beneath it are missing too.
+        if mention.cause == Some(super::host_errors::Cause::Missing) {
+            let follows = |joined: &Joined| match &joined.best.target {
+                Target::Path(made) => {
+                    joined.best.kind == DenialKind::FsCreate && paths.iter().any(|path| path.starts_with(made))
+                }
+                _ => false,
+            };
+            return self.list.iter().rposition(follows);
+        }
         // A directory the text does not tell of (a script's own `cd`): the end of the path has to do.
         let relative = printed.trim_start_matches("./").trim_start_matches("../");
         if relative.starts_with('/') || relative.is_empty() || relative.contains("..") {

@@ -127,6 +127,15 @@ fn refusals_that_explain_the_failure_block() {
 }
 
 #[test]
+fn a_missing_name_beneath_a_refused_directory_shows_that_refusal() {
+    let seen = vec![traced(DenialKind::FsCreate, "a", 3, "node", EXITED)];
+    let text = "Error: ENOENT: no such file or directory, mkdir 'a/b'\n";
+    assert!(only(&run("node -e 'fs.mkdirSync(\"a/b\",{recursive:true})'", 1, text, seen)).blocking);
+    // Without the refusal the same message is an ordinary failure.
+    assert_eq!(run("node x.js", 1, text, Vec::new()), []);
+}
+
+#[test]
 fn only_the_shown_refusal_blocks() {
     let seen = vec![
         traced(DenialKind::FsCreate, "d/__pycache__", 3, "python3", Aftermath::Continued),
