@@ -184,6 +184,38 @@ fn a_datagram_to_a_name_server_is_the_look_up_it_was_for() {
 }
 
 #[test]
+fn look_ups_of_one_name_are_one_denial() {
+    let ask = |host: &str, at: u32| {
+        let mut seen = traced(DenialKind::NetResolve, "", at, "curl", Aftermath::ProcessExited { code: 6 });
+        seen.target = Target::Net { host: host.to_owned(), port: None };
+        seen
+    };
+    let seen = vec![ask("example.com", 3), ask("example.com.lan", 4), ask("10.0.0.2", 5), ask("10.0.0.3", 6)];
+    let denials = run("curl -s https://example.com", 6, "", seen);
+    assert_eq!((only(&denials).host.as_deref(), only(&denials).blocking), (Some("example.com"), true));
+    // The server alone: the name is the only one in the command.
+    let denials = run("curl -s https://example.com", 6, "", vec![ask("10.0.0.2", 5)]);
+    assert_eq!(only(&denials).host.as_deref(), Some("example.com"));
+}
+
+#[test]
+fn operations_are_joined_by_their_kind() {
+    let call = |kind, name: &str, at: u32| {
+        let mut seen = traced(kind, "", 7, "mount", Aftermath::ProcessExited { code: 32 });
+        (seen.target, seen.syscall, seen.at) =
+            (Target::Syscall, Some(name.to_owned()), Some(Duration::from_millis(u64::from(at))));
+        seen
+    };
+    let seen = vec![call(DenialKind::Mount, "fsopen", 1), call(DenialKind::Mount, "mount", 2)];
+    let denials = run("mount -t tmpfs none /mnt", 32, "mount: /mnt: permission denied.\n", seen);
+    assert_eq!((only(&denials).kind, only(&denials).blocking), (DenialKind::Mount, true));
+    let mut signal = call(DenialKind::Signal, "kill", 1);
+    (signal.target, signal.process) = (Target::None, Some(DeniedProcess { pid: Some(2), comm: "bash".to_owned() }));
+    let denials = run("kill 1", 1, "bash: line 1: kill: (1) - Operation not permitted\n", vec![signal]);
+    assert!(only(&denials).blocking);
+}
+
+#[test]
 fn many_refusals_are_bounded_and_the_blocking_one_is_kept() {
     let mut seen: Vec<_> = (0..300)
         .map(|at| traced(DenialKind::FsCreate, &format!("d/n{at}"), at, "python3", Aftermath::Continued))
