@@ -52,8 +52,8 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
     let call = seen.syscall.as_deref().unwrap_or("");
     let exclusive = ["mkdir", "mknod", "link", "symlink"].iter().any(|name| call.starts_with(name));
     match &seen.target {
-        // An abstract socket has no file.
-        Target::Path(path) if path.to_string_lossy().starts_with('@') => true,
+        // With its errno the witness looked itself, at the time and from inside. An abstract socket has no file.
+        Target::Path(path) if seen.errno.is_some() || path.to_string_lossy().starts_with('@') => true,
         Target::Path(path) if !path.starts_with("/proc") => !fails_anyway(seen.kind, path, exclusive, views.host),
         Target::Net { host, port } if seen.kind == DenialKind::NetConnect && loopback(host).is_some() => {
             peer_refused(views.effective, host, *port, views.host)
