@@ -43,6 +43,10 @@ impl Joined {
         self.only_warned &= mention.warning;
         self.temporary |= mention.temporary;
         self.add_witness(Witness::Stderr);
+        if mention.verb == Verb::Truncate && self.best.kind == DenialKind::FsWrite {
+            // The file was opened for writing in order to shorten it.
+            self.best.kind = DenialKind::FsTruncate;
+        }
         let errno = mention.cause.and_then(super::host_errors::Cause::errno);
         if self.best.errno.is_none() {
             self.best.errno = errno.map(str::to_owned);
