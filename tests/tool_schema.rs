@@ -169,7 +169,7 @@ async fn arguments_that_do_not_fit_name_what_is_wrong_and_run_nothing() {
 async fn the_typed_value_is_one_object_with_the_contracts_names() {
     let executor = FakeExecutor::confining(ReadOnly);
     let host = host(executor);
-    let session = Session::in_memory("s".parse().unwrap(), "/").unwrap();
+    let session = Session::in_memory("s".parse().unwrap(), "/tmp").unwrap();
     let cancel = CancellationToken::new();
     let value = |result: stockade::tool::ToolResult| serde_json::to_value(result.structured).unwrap();
     let args = |command: &str, background: bool| json!({ "command": command, "description": "x", "run_in_background": background });

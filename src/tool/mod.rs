@@ -22,6 +22,7 @@ mod marker;
 mod notice;
 mod permissions;
 mod prompt;
+mod protection;
 mod render;
 mod result;
 mod table;
@@ -38,6 +39,7 @@ pub use marker::parse_exit_status;
 pub use notice::{Attachment, Notice, NoticeSink};
 pub use permissions::{GrantAccess, PermissionError, ProtectedList, ProtectedPaths, Protection, canonical_grant};
 pub use prompt::PromptSection;
+pub use protection::PolicyProtection;
 pub use render::{render_output, render_run};
 pub use result::{FailureCode, TaskRead, TaskStatus, ToolOutput, ToolResult};
 
