@@ -22,6 +22,9 @@ use stockade::tool::{Notice, NoticeSink, TaskStatus, ToolHost, ToolOutput, ToolR
 use support::approver::{Scripted, rejected};
 use tokio_util::sync::CancellationToken;
 
+/// Sessions of the confined crowd: a sandbox is more than a process, and an unoptimised build takes its time.
+const CROWD: usize = 40;
+
 struct World {
     host: ToolHost,
     approver: Arc<Scripted>,
@@ -166,6 +169,59 @@ async fn background_tasks_confined() {
 #[tokio::test]
 async fn background_tasks_unconfined() {
     background(Arc::new(LocalExecutor::new(LocalConfig::default()).unwrap())).await;
+}
+
+/// Processes of this machine whose command line has `marker` in it.
+fn processes_with(marker: &str) -> usize {
+    let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let entry = entry.unwrap();
+        entry.file_name().to_str()?.parse::<u32>().ok()?;
+        // One that ends while we look has no command line any more.
+        std::fs::read(entry.path().join("cmdline")).ok()
+    });
+    processes.filter(|line| String::from_utf8_lossy(line).contains(marker)).count()
+}
+
+/// `sessions` sessions with five background tasks each: ids, owners, and what is left after the end.
+async fn crowd(executor: Arc<dyn BashExecutor>, sessions: usize, marker: &str) {
+    let host = ToolHost::builder(executor).home("/h").build().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let cancel = CancellationToken::new();
+    let args = json!({ "command": format!("exec sleep {marker}"), "description": "Wait", "run_in_background": true });
+    let mut ids = Vec::new();
+    let owners: Vec<Session> =
+        (0..sessions).map(|n| Session::in_memory(format!("s{n}").parse().unwrap(), dir.path()).unwrap()).collect();
+    for _ in 0..5 {
+        for owner in &owners {
+            let started = host.call(Some(owner), "bash", args.clone(), &cancel).await;
+            let ToolOutput::Started { task_id } = started.structured else { panic!("{}", started.text) };
+            assert_eq!(host.owner_of(&task_id), Some(Some(owner.id().to_string())));
+            ids.push(task_id);
+        }
+    }
+    assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), sessions * 5);
+    for (n, id) in ids.iter().enumerate() {
+        let stranger = &owners[(n + 1) % sessions];
+        let refused = host.call(Some(stranger), "bash_kill", json!({ "task_id": id }), &cancel).await;
+        assert_eq!(refused.text, format!("task {id} belongs to another session"));
+    }
+    assert!(processes_with(marker) >= sessions * 5, "{} run", processes_with(marker));
+    host.dispose().await;
+    assert_eq!(processes_with(marker), 0, "disposal leaves nothing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_sessions_unconfined() {
+    let marker = format!("9000.{}1", std::process::id());
+    crowd(Arc::new(LocalExecutor::new(LocalConfig::default()).unwrap()), 200, &marker).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_sessions_confined() {
+    let dir = tempfile::tempdir().unwrap();
+    let launcher = LauncherPath::Exact(env!("CARGO_BIN_EXE_stockade").into());
+    let marker = format!("9000.{}2", std::process::id());
+    crowd(harness::confined(dir.path(), launcher).unwrap().0, CROWD, &marker).await;
 }
 
 #[tokio::test]

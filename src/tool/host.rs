@@ -21,7 +21,7 @@ use super::result::{Failure, FailureCode, ToolOutput, ToolResult};
 use super::table::TaskTable;
 use super::{BASH, BASH_KILL, BASH_OUTPUT, ToolDefinition, task};
 use crate::approval::{Approver, escape_line};
-use crate::executor::{BashExecutor, BashProcess};
+use crate::executor::{BashExecutor, BashProcess, ProcessStatus};
 use crate::policy::SandboxMode;
 use crate::session::{CallOutcome, Session, SessionId};
 
@@ -195,11 +195,13 @@ impl Inner {
             report(watched);
         }
         watchers.spawn(async move {
-            if let Err(error) = process.done().await {
-                tracing::debug!(task = id, %error, "background task failed");
-            }
+            // What it came to, not where it stands: nothing says that the status changes before this resolves.
+            let ended = match process.done().await {
+                Ok(result) => ProcessStatus::Settled(Box::new(result)),
+                Err(error) => ProcessStatus::Failed(error.to_string()),
+            };
             let Some(inner) = inner.upgrade() else { return };
-            if let Some(status) = inner.tasks.finished(&id) {
+            if let Some(status) = inner.tasks.finished(&id, &ended) {
                 inner.notices.finished(process.owner(), &id, &status);
             }
         });

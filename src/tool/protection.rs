@@ -2,14 +2,17 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::{GrantAccess, ProtectedPaths, Protection};
 use crate::policy::{EffectivePolicy, PathAccess};
 
+/// Resolves the policy of a workspace.
+type Resolve = dyn Fn(&Path) -> Option<EffectivePolicy> + Send + Sync;
+
 /// Takes the effective policy of a workspace for the list of what is protected in it.
 pub struct PolicyProtection {
-    resolve: Box<dyn Fn(&Path) -> Option<EffectivePolicy> + Send + Sync>,
+    resolve: Box<Resolve>,
 }
 
 impl PolicyProtection {
@@ -21,11 +24,9 @@ impl PolicyProtection {
 }
 
 impl ProtectedPaths for PolicyProtection {
-    fn protection(&self, workspace: &Path, path: &Path, access: GrantAccess) -> Protection {
-        match (self.resolve)(workspace) {
-            Some(policy) => protection(&policy, path, access),
-            None => Protection::Contains(workspace.to_owned()),
-        }
+    fn protection(&self, workspace: &Path, asked: &[(PathBuf, GrantAccess)]) -> Vec<Protection> {
+        let Some(policy) = (self.resolve)(workspace) else { return Vec::new() };
+        asked.iter().map(|(path, access)| protection(&policy, path, *access)).collect()
     }
 }
 
