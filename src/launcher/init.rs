@@ -13,12 +13,13 @@ use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-use super::protocol::{Call, Control, Event, Exit};
+use super::mounts::Foundation;
+use super::protocol::{Call, Control, Event, Exit, Order};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
-use super::{SetupFailure, Stage, command, mounts, reap};
+use super::{SetupFailure, Stage, command, reap};
 use crate::kernel::{self, Cloned};
-use crate::plan::{Backend, IdMap, SandboxPlan};
+use crate::plan::{Backend, Fault, IdMap, SandboxPlan, Shape};
 
 /// What the launcher hands down to every sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -29,37 +30,77 @@ pub(super) struct Inherited {
     pub(super) fresh_keyring: bool,
 }
 
-/// Runs the whole life of one sandbox and ends the process.
-pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: OwnedFd, stdio: [OwnedFd; 3], inherited: Inherited) -> ! {
-    let namespaced = plan.backend == Backend::Namespaces;
-    let started = build(plan, &socket).and_then(|()| start(plan, call, &socket, &stdio, inherited));
+/// What a sandbox is to run, and the sockets and descriptors it needs.
+pub(super) struct Work {
+    pub(super) plan: SandboxPlan,
+    pub(super) call: Call,
+    /// The run's socket.
+    pub(super) socket: OwnedFd,
+    pub(super) stdio: [OwnedFd; 3],
+}
+
+/// Builds a sandbox and runs its command; ends the process.
+pub(super) fn run(work: Work, inherited: Inherited) -> ! {
+    let foundation = lay(work.plan.backend, work.plan.shape(), work.plan.fault);
+    carry_out(work, foundation, inherited)
+}
+
+/// Builds a foundation, waits on `inbox` for what to run on it, and runs that; ends the process.
+pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited) -> ! {
+    let foundation = lay(Backend::Namespaces, Some(shape), None);
+    if let Ok((Order { plan, call }, fds)) = wire::receive::<Order>(&inbox) {
+        drop(inbox);
+        if let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) {
+            carry_out(Work { plan, call, socket, stdio: [stdin, stdout, stderr] }, foundation, inherited);
+        }
+    }
+    kernel::exit_now(0)
+}
+
+type Laid = Result<Option<Foundation>, SetupFailure>;
+
+fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
+    let Work { plan, call, socket, stdio } = work;
+    let built = foundation.and_then(|foundation| build(&plan, foundation, &socket));
+    let started = built.and_then(|()| start(&plan, &call, &socket, &stdio, inherited));
     drop(stdio);
     match started {
         Ok((main, signals)) => {
-            tell(&socket, &Event::Started);
-            let sandbox = Sandbox { socket, signals, main, namespaced };
-            sandbox.supervise();
+            let sandbox = Sandbox { socket, signals, main, namespaced: plan.backend == Backend::Namespaces };
+            // The command runs already, so a refusal here cannot be told as one of building: the sandbox ends without a
+            // word, which the host reports as lost.
+            let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
+            if bare {
+                tell(&sandbox.socket, &Event::Started);
+            }
+            sandbox.supervise(bare);
         }
         Err(failure) => tell(&socket, &Event::Failed(failure)),
     }
     kernel::exit_now(0)
 }
 
-/// Everything up to the command's own process.
-fn build(plan: &SandboxPlan, socket: &OwnedFd) -> Result<(), SetupFailure> {
-    let fault = plan.fault;
-    if let Some(map) = plan.namespaces.and_then(|namespaces| namespaces.user) {
+/// What is the same whatever the policy. Without namespaces that is the lifeline alone.
+fn lay(backend: Backend, shape: Option<Shape>, fault: Option<Fault>) -> Laid {
+    if let Some(map) = shape.and_then(|shape| shape.namespaces.user) {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
-    step(fault, Stage::Lifeline, || tie_to_launcher(plan.backend))?;
-    if let Some(mounts) = &plan.mounts {
-        mounts::build(mounts, plan.pid_max, fault)?;
-    }
-    if plan.namespaces.is_some_and(|namespaces| namespaces.network) {
+    step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
+    let Some(shape) = shape else { return Ok(None) };
+    let foundation = Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?;
+    if shape.namespaces.network {
         step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
     }
+    Ok(Some(foundation))
+}
+
+/// Everything else up to the command's own process.
+fn build(plan: &SandboxPlan, foundation: Option<Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
+    if let (Some(foundation), Some(mounts)) = (foundation, &plan.mounts) {
+        foundation.finish(mounts, plan.pid_max, plan.fault)?;
+    }
     if let Some(port) = plan.proxy_port {
-        step(fault, Stage::ProxySocket, || hand_out_proxy_socket(port, socket))?;
+        step(plan.fault, Stage::ProxySocket, || hand_out_proxy_socket(port, socket))?;
     }
     Ok(())
 }
@@ -107,7 +148,7 @@ fn start(
     stdio: &[OwnedFd; 3],
     inherited: Inherited,
 ) -> Result<(Pid, SignalFd), SetupFailure> {
-    let (pid, signals) = step(plan.fault, Stage::Fork, || {
+    step(plan.fault, Stage::Fork, || {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGCHLD);
         mask.add(Signal::SIGTERM);
@@ -117,11 +158,7 @@ fn start(
             Cloned::Parent { pid, .. } => Ok((pid, signals)),
             Cloned::Child => command::run(plan, call, socket, stdio, inherited),
         }
-    })?;
-    if plan.drop_capabilities {
-        step(plan.fault, Stage::Capabilities, command::drop_every_capability)?;
-    }
-    Ok((pid, signals))
+    })
 }
 
 /// A failure to tell the host means that the host is gone; the hang-up on the same socket ends the sandbox.
@@ -139,15 +176,16 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind.
-    fn supervise(self) {
-        let mut ending = self.wait_for_main();
+    /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind. Without `wait` it
+    /// ends everything at once.
+    fn supervise(self, wait: bool) {
+        let ending = if wait { self.wait_for_main() } else { None };
         if self.namespaced {
             reap::kill_all_in_namespace();
         } else {
             reap::kill_all_children();
         }
-        if let Some((code, signal)) = ending.take() {
+        if let Some((code, signal)) = ending {
             tell(&self.socket, &Event::Exited(self.exit(code, signal)));
         }
     }

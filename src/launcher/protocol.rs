@@ -9,7 +9,7 @@ use std::ffi::CString;
 use serde::{Deserialize, Serialize};
 
 use super::SetupFailure;
-use crate::plan::SandboxPlan;
+use crate::plan::{SandboxPlan, Shape};
 
 /// From the host to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -26,6 +26,11 @@ pub(crate) enum Request {
         /// Its number.
         plan: u64,
     },
+    /// From now on have the foundation of one sandbox built ahead of time; `None` for no longer.
+    Prepare {
+        /// Its shape.
+        shape: Option<Shape>,
+    },
     /// Run one command in one new sandbox. Descriptors: the run's socket, then standard input, output and error.
     Spawn {
         /// Number of the run; never used twice.
@@ -40,6 +45,15 @@ pub(crate) enum Request {
         /// Number of the run.
         run: u64,
     },
+}
+
+/// From the launcher to a sandbox whose foundation was built ahead of time. Descriptors as with [`Request::Spawn`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// The plan.
+    pub(crate) plan: SandboxPlan,
+    /// The per-call part.
+    pub(crate) call: Call,
 }
 
 /// The per-call part of a run.

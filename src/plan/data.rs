@@ -153,6 +153,26 @@ pub struct Rlimit {
     pub value: u64,
 }
 
+/// What a sandbox with namespaces stands on, whatever its policy: enough to build that part ahead of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// Namespaces.
+    pub namespaces: Namespaces,
+    /// See [`MountPlan::fresh_proc`].
+    pub fresh_proc: bool,
+    /// See [`MountPlan::private_dev`].
+    pub private_dev: bool,
+}
+
+impl SandboxPlan {
+    /// The shape of this sandbox; `None` when it has no namespaces.
+    #[must_use]
+    pub fn shape(&self) -> Option<Shape> {
+        let (namespaces, mounts) = (self.namespaces?, self.mounts.as_ref()?);
+        Some(Shape { namespaces, fresh_proc: mounts.fresh_proc, private_dev: mounts.private_dev })
+    }
+}
+
 /// A sandbox, completely described.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SandboxPlan {

@@ -145,6 +145,10 @@ impl SandboxedExecutor {
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
+        if context.planned.plan.trace.is_some() {
+            // Its thread starts while the sandbox is built.
+            self.host.supervisor().map_err(|error| ExecError::io("starting the trace supervisor", error))?;
+        }
         let call = self.call(context, spec)?;
         let mut launcher = self.host.launcher()?;
         let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
