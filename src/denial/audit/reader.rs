@@ -6,38 +6,26 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
-    sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, setsockopt, socket, sockopt,
 };
 
 use super::parser::{self, Joiner, Refusal};
+use super::status::status;
 use crate::denial::Observation;
 
 /// `AUDIT_NLGRP_READLOG` as a bit.
 const READ_LOG: u32 = 1;
-/// `AUDIT_GET`: asks for the state; the answer has the same type.
-const GET: u16 = 1000;
-/// `NLM_F_REQUEST`.
-const REQUEST: u16 = 1;
-/// `NLMSG_ERROR`.
-const ERROR: u16 = 2;
 /// `sizeof(struct nlmsghdr)`.
-const HEADER: usize = 16;
-/// Offsets in `struct audit_status`.
-const STATUS_ENABLED: usize = 4;
-const STATUS_LOST: usize = 24;
+pub(super) const HEADER: usize = 16;
 /// A record is at most 8970 bytes.
-const BUFFER: usize = 16 * 1024;
+pub(super) const BUFFER: usize = 16 * 1024;
 /// Room for bursts, bytes.
 const SOCKET_BUFFER: usize = 4 << 20;
 /// Refusals kept for runs that have not asked for theirs.
 const MAX_KEPT: usize = 4096;
 /// Domains whose first process is remembered.
 const MAX_DOMAINS: usize = 4096;
-/// How long the kernel may take to answer for its state, milliseconds.
-const PATIENCE_MS: u16 = 1000;
 
 /// Whether the audit witness can be had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,48 +68,16 @@ pub fn available() -> AuditState {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Status {
-    enabled: u32,
-    lost: u32,
-}
-
-fn open(groups: u32) -> Result<OwnedFd, Errno> {
+pub(super) fn open(groups: u32) -> Result<OwnedFd, Errno> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkAudit)?;
     bind(socket.as_raw_fd(), &NetlinkAddr::new(0, groups))?;
     Ok(socket)
 }
 
-/// Asks the kernel for its state on a socket of its own, so that the answer is not among the records.
-fn status() -> Result<Status, Errno> {
-    let socket = open(0)?;
-    let mut request = Vec::with_capacity(HEADER);
-    request.extend(16_u32.to_ne_bytes());
-    request.extend(GET.to_ne_bytes());
-    request.extend(REQUEST.to_ne_bytes());
-    request.extend([0; 8]);
-    send(socket.as_raw_fd(), &request, MsgFlags::empty())?;
-    let mut buffer = vec![0; BUFFER];
-    loop {
-        let mut wanted = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-        if poll(&mut wanted, PollTimeout::from(PATIENCE_MS))? == 0 {
-            return Err(Errno::ETIMEDOUT);
-        }
-        let count = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
-        let Some((kind, body)) = message(&buffer[..count]) else { continue };
-        let word = |at: usize| body.get(at..).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_ne_bytes(*b));
-        match (kind, word(0), word(STATUS_ENABLED), word(STATUS_LOST)) {
-            (GET, _, Some(enabled), Some(lost)) => return Ok(Status { enabled, lost }),
-            (ERROR, Some(code), ..) if code != 0 => return Err(Errno::from_raw(code.cast_signed().wrapping_neg())),
-            _ => {}
-        }
-    }
-}
-
 /// Type and body of a netlink message. Audit's messages come one to a datagram, and the length in the header of some leaves the
 /// header itself out, so the datagram's own length counts.
-fn message(datagram: &[u8]) -> Option<(u16, &[u8])> {
+pub(super) fn message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let (header, body) = datagram.split_first_chunk::<HEADER>()?;
     Some((u16::from_ne_bytes([header[4], header[5]]), body))
 }
