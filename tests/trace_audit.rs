@@ -31,7 +31,7 @@ fn a_refusal_of_a_domain_is_read_and_given_to_its_run() {
     let file = dir.path().canonicalize().unwrap().join("with blank");
     std::fs::write(&file, "x").unwrap();
     let state = available();
-    println!("audit here: {state:?}");
+    eprintln!("audit here: {state:?}");
     let mut reader = match (state, AuditReader::open()) {
         (AuditState::Readable | AuditState::Disabled, reader) => reader.unwrap(),
         (AuditState::NoPermission | AuditState::NotCompiled, reader) => {

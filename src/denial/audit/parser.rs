@@ -1,7 +1,7 @@
 //! The text of kernel audit records: fields, joined events, and the refusals they tell of.
 //!
-//! A value that a process chose (a path, a name) is quoted when it is plain and written in hexadecimal digits when it holds a quote, a
-//! blank or a control character, so no value can begin another field.
+//! A value that a process chose (a path, a name) is quoted when it is plain and written in hexadecimal digits when it
+//! holds a quote, a blank or a control character, so no value can begin another field.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -122,8 +122,8 @@ pub struct Joiner {
 }
 
 impl Joiner {
-    /// Adds a record; returns the events that are complete. Records of one event follow each other closely, so an event is complete
-    /// when its end is told or a few later ones have begun.
+    /// Adds a record; returns the events that are complete. Records of one event follow each other closely, so an
+    /// event is complete when its end is told or a few later ones have begun.
     pub fn add(&mut self, record: Record) -> Vec<Vec<Record>> {
         const LATER: usize = 8;
         if record.kind == END_OF_EVENT {

@@ -45,7 +45,8 @@ pub enum AuditState {
 pub struct AuditRecord {
     /// The refusals, in the kernel's order.
     pub observations: Vec<Observation>,
-    /// Records that are known to be lost since the reader was opened, of whichever run. Above zero, silence proves nothing.
+    /// Records that are known to be lost since the reader was opened, of whichever run. Above zero, silence proves
+    /// nothing.
     pub lost: u64,
 }
 
@@ -75,8 +76,8 @@ pub(super) fn open(groups: u32) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// Type and body of a netlink message. Audit's messages come one to a datagram, and the length in the header of some leaves the
-/// header itself out, so the datagram's own length counts.
+/// Type and body of a netlink message. Audit's messages come one to a datagram, and the length in the header of some
+/// leaves the header itself out, so the datagram's own length counts.
 pub(super) fn message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     let (header, body) = datagram.split_first_chunk::<HEADER>()?;
     Some((u16::from_ne_bytes([header[4], header[5]]), body))
@@ -162,8 +163,8 @@ impl AuditReader {
         }
     }
 
-    /// Reads what waits and hands out what belongs to one run: refusals of the domain that process `entered` (as the host numbers it)
-    /// created, and of processes for which `belongs` is true.
+    /// Reads what waits and hands out what belongs to one run: refusals of the domain that process `entered` (as the
+    /// host numbers it) created, and of processes for which `belongs` is true.
     ///
     /// # Errors
     /// As [`read`](Self::read).

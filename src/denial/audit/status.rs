@@ -78,8 +78,8 @@ fn set_enabled(enabled: u32) -> Result<(), Errno> {
     ask(SET, ACKNOWLEDGE, &body).map(drop)
 }
 
-/// Auditing turned on for the whole host, until this is dropped. Only for an option by which the user asked for it: without a
-/// daemon that reads them, the host's records go to the kernel log meanwhile.
+/// Auditing turned on for the whole host, until this is dropped. Only for an option by which the user asked for it:
+/// without a daemon that reads them, the host's records go to the kernel log meanwhile.
 #[derive(Debug)]
 #[must_use = "auditing is turned off again when this is dropped"]
 pub struct AuditSwitch {
