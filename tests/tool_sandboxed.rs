@@ -239,3 +239,21 @@ async fn the_mode_is_the_sessions_and_the_workspace_too() {
     assert!(world.bash("touch again", json!({})).await.text.contains("denied under read-only mode"));
     world.host.dispose().await;
 }
+
+#[tokio::test]
+async fn tmp_is_private_to_a_session_and_lasts_as_long_as_it() {
+    let world = world([]);
+    let other = Session::in_memory("other".parse().unwrap(), world.path("w")).unwrap();
+    let name = format!("/tmp/stockade-test-{}", std::process::id());
+    let write = world.bash(&format!("echo mine > {name}"), json!({})).await;
+    assert_eq!(write.text, "(no output)");
+    assert_eq!(world.bash(&format!("cat {name}"), json!({})).await.text, "mine\n", "it lasts from call to call");
+    let look = json!({ "command": format!("test -e {name}"), "description": "Look" });
+    let elsewhere = world.host.call(Some(&other), "bash", look, &CancellationToken::new()).await;
+    assert!(elsewhere.text.ends_with("[exit code: 1]"), "{}", elsewhere.text);
+    assert!(!Path::new(&name).exists(), "nor is it on the host");
+    world.host.end_session(world.session.id()).await;
+    let after = world.bash(&format!("test -e {name}"), json!({})).await;
+    assert!(after.text.ends_with("[exit code: 1]"), "{}", after.text);
+    world.host.dispose().await;
+}

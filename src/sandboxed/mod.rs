@@ -97,11 +97,6 @@ impl SandboxedExecutor {
         self.host.release();
         self.sessions.end_all();
     }
-
-    /// Ends a session: its private `/tmp` is removed. Commands of it that still run keep what they have open.
-    pub fn end_session(&self, session: &str) {
-        self.sessions.end(session);
-    }
 }
 
 impl BashExecutor for SandboxedExecutor {
@@ -132,6 +127,10 @@ impl BashExecutor for SandboxedExecutor {
 
     fn sandbox_mode(&self) -> Option<SandboxMode> {
         Some(self.config.policy.standing().mode)
+    }
+
+    fn end_session(&self, session: &str) {
+        self.sessions.end(session);
     }
 
     fn dispose(&self) -> BoxFuture<'_, ()> {

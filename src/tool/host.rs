@@ -149,11 +149,13 @@ impl ToolHost {
         self.inner.tasks.counts()
     }
 
-    /// Kills every background task of a session and forgets them. For when a session ends for good; one that merely
+    /// Kills every background task of a session, forgets them, and has the executor drop what it keeps for the session,
+    /// such as its private `/tmp`. For when a session ends for good; one that merely
     /// disconnects may leave them running.
     pub async fn end_session(&self, session: &SessionId) {
         kill_all(&self.inner.tasks.processes(Some(session.as_str()))).await;
         self.inner.tasks.forget(session.as_str());
+        self.inner.executor.end_session(session.as_str());
     }
 
     /// Ends everything: pending approvals are withdrawn, foreground commands and background tasks killed, the executor
