@@ -23,7 +23,7 @@ use crate::executor::program::{SHELL_NAME, find_program, find_shell, shell_argum
 use crate::executor::{
     BashExecutor, BashProcess, BoxFuture, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin,
 };
-use crate::output::{DEFAULT_TAIL_BYTES, SPILL_CAP};
+use crate::output::{DEFAULT_TAIL_BYTES, SPILL_CAP, SPILL_PREFIX};
 use crate::policy::SandboxMode;
 
 mod group;
@@ -188,6 +188,7 @@ impl BashExecutor for LocalExecutor {
         Box::pin(async move {
             let ticket = self.engine.admit(&spec)?;
             let launched = self.launch(&spec)?;
+            self.engine.sweep_once(&[SPILL_PREFIX]);
             Ok(self.engine.run(ticket, launched, spec).await?.result)
         })
     }
@@ -196,6 +197,7 @@ impl BashExecutor for LocalExecutor {
         Box::pin(async move {
             let ticket = self.engine.admit(&spec)?;
             let launched = self.launch(&spec)?;
+            self.engine.sweep_once(&[SPILL_PREFIX]);
             let finish = Box::new(|outcome: crate::executor::engine::Outcome| -> BoxFuture<'static, RunResult> {
                 Box::pin(std::future::ready(outcome.result))
             });

@@ -109,7 +109,10 @@ impl Foundation {
             Err(Errno::ENOENT | Errno::ENOTDIR) if op.may_vanish => return Ok(()),
             opened => opened?,
         };
-        kernel::move_mount_onto(&mount, target)?;
+        match kernel::move_mount_onto(&mount, target) {
+            Err(Errno::ENOENT) if op.may_vanish => return Ok(()),
+            moved => moved?,
+        }
         if matches!(op.kind, MountKind::MaskDirectory { populated: true }) {
             to_seal.push(mount);
         }

@@ -15,7 +15,7 @@ pub use capture::StreamCapture;
 pub(crate) use pump::{pump, readable_end};
 pub(crate) use spill::SpillStore;
 pub use spill::{SPILL_CAP, SPILL_PREFIX};
-pub(crate) use sweep::{OwnedDir, sweep};
+pub(crate) use sweep::{OwnedDir, sweep_in_background};
 
 /// Bytes of each stream that stay in memory unless configured otherwise.
 pub const DEFAULT_TAIL_BYTES: usize = 64_000;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
 
-use super::sweep::{self, OwnedDir};
+use super::sweep::OwnedDir;
 
 /// Largest spill of one stream, bytes; more than this is not kept on disk at all.
 pub const SPILL_CAP: u64 = 64 * 1024 * 1024;
@@ -39,11 +39,6 @@ impl SpillStore {
     /// Spills below `root` (made when needed), at most `cap` bytes a stream.
     pub(crate) const fn new(root: PathBuf, cap: u64) -> Self {
         Self { root, cap, state: Mutex::new(State::Unused) }
-    }
-
-    /// Removes what executors that died without cleaning up left below the same root.
-    pub(crate) fn sweep(&self) -> usize {
-        sweep::sweep(&self.root, SPILL_PREFIX)
     }
 
     /// Removes every spill; nothing is spilled from now on.

@@ -48,6 +48,19 @@ impl OwnedDir {
     }
 }
 
+/// As [`sweep`] for several prefixes, on a thread of its own: nobody has to wait for the leavings of the dead. The first
+/// command of an executor is under way by then.
+pub(crate) fn sweep_in_background(root: PathBuf, prefixes: &'static [&'static str]) {
+    let swept = std::thread::Builder::new().name("sweep".to_owned()).spawn(move || {
+        for prefix in prefixes {
+            sweep(&root, prefix);
+        }
+    });
+    if let Err(error) = swept {
+        tracing::warn!(%error, "what dead executors left could not be removed");
+    }
+}
+
 /// Removes the directories of this user below `root` whose name begins with `prefix` and whose owner is gone; says how
 /// many. One that cannot be looked at is left alone.
 pub(crate) fn sweep(root: &Path, prefix: &str) -> usize {

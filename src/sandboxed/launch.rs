@@ -17,6 +17,7 @@ use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
 use super::report::{RunContext, RunFacts, Views};
+use super::sessions;
 use crate::environment::Variables;
 use crate::executor::defaults::check_workdir;
 use crate::executor::engine::Launched;
@@ -24,6 +25,7 @@ use crate::executor::program::{SHELL_NAME, shell_arguments};
 use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage};
+use crate::output::SPILL_PREFIX;
 use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
 use crate::policy::EffectivePolicy;
 
@@ -66,7 +68,10 @@ impl SandboxedExecutor {
             let support = self.host.support();
             let mut context = self.plan(&policy, &support, &call, spec)?;
             match self.attempt(&mut context, stdio, spec).await? {
-                Ok(child) => return Ok((child, context)),
+                Ok(child) => {
+                    self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
+                    return Ok((child, context));
+                }
                 Err(failure) if self.untraceable(&failure) => self.host.cannot_trace(),
                 Err(failure) if self.host.learn(&support, &failure) => {}
                 Err(failure) => return Err(explain(failure, spec)),
@@ -112,7 +117,7 @@ impl SandboxedExecutor {
         let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
         planned.plan.fault = self.config.fault;
         if self.traces() && policy.mode.confines() {
-            planned.plan.trace = Some(evidence::trace_filter(&planned.reported_calls));
+            planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
         }
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
