@@ -52,7 +52,7 @@ impl Case {
             | Stage::Loopback => self == Self::Namespaces,
             Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock => self != Self::Unconfined,
             // Nothing here delegates a cgroup, and these calls are not traced.
-            Stage::Cgroup | Stage::Trace => false,
+            Stage::Cgroup | Stage::Trace | Stage::ProxySocket => false,
             Stage::Request
             | Stage::Namespaces
             | Stage::Lifeline
