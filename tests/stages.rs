@@ -51,8 +51,8 @@ impl Case {
             | Stage::Binds
             | Stage::Loopback => self == Self::Namespaces,
             Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock => self != Self::Unconfined,
-            // Nothing here delegates a cgroup, and these calls are not traced.
-            Stage::Cgroup | Stage::Trace => false,
+            // Nothing here delegates a cgroup, has an allowlist, or is traced.
+            Stage::Cgroup | Stage::ProxySocket | Stage::Trace => false,
             Stage::Request
             | Stage::Namespaces
             | Stage::Lifeline
@@ -256,6 +256,43 @@ async fn vanished_session(place: &Place, case: Case) {
     }
     assert!(!marker.exists());
     executor.dispose().await;
+}
+
+/// Sockets of the host are covered one by one; one that is gone by then needs no cover.
+#[test]
+fn host_sockets_that_come_and_go_stop_no_command() {
+    let place = Place::new();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let (path, stop) = (place.root().join(format!("socket-{number}")), &stop);
+            scope.spawn(move || {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    fs::remove_file(&path).unwrap();
+                    drop(socket);
+                }
+            });
+        }
+        let outcomes = std::thread::spawn({
+            let executor = place.executor(SandboxMode::ReadOnly, BackendChoice::Namespaces);
+            move || {
+                let mut failures = Vec::new();
+                block_on(async {
+                    for _ in 0..300 {
+                        failures.extend(run(&executor, ExecRequest::shell("true")).await.err());
+                    }
+                    executor.dispose().await;
+                });
+                failures
+            }
+        })
+        .join();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let failures = outcomes.unwrap();
+        assert!(failures.is_empty(), "{} of 300: {:?}", failures.len(), failures[0]);
+    });
 }
 
 fn raw(error: &std::io::Error) -> i32 {
