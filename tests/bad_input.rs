@@ -52,7 +52,7 @@ fn places() {
             refused(&prompt, &["--mode", mode, "--workdir", file], 125, &["workdir", file, "ot a directory"]);
             refused(&prompt, &["--mode", mode, "--workspace", missing], 125, &["workspace", missing, "No such file"]);
             refused(&prompt, &["--mode", mode, "--workspace", file], 125, &["workspace", file, "not a directory"]);
-            refused(&prompt, &["--mode", mode, "--workspace", ""], 125, &["workspace"]);
+            refused(&prompt, &["--mode", mode, "--workspace", ""], 2, &["--workspace"]);
         }
         for mode in ["read-only", "workspace-write"] {
             refused(&prompt, &["--mode", mode, "--workspace", "/"], 125, &["workspace /", "project"]);

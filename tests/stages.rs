@@ -13,7 +13,8 @@ use nix::unistd::geteuid;
 use stockade::executor::{BashExecutor as _, CallPolicy, CommandLine, ExecError, ExecRequest};
 use stockade::launcher::{SetupFailure, Stage};
 use stockade::plan::{BackendChoice, Fault};
-use stockade::policy::SandboxMode;
+use stockade::policy::{PolicyRequest, SandboxMode};
+use stockade::sandboxed::{SandboxedConfig, SandboxedExecutor};
 
 use executor::{Place, as_every_user, run};
 
@@ -21,15 +22,29 @@ use executor::{Place, as_every_user, run};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
     Namespaces,
+    /// With a network that leads to one host.
+    Allowlist,
     Landlock,
     Unconfined,
 }
 
-const CASES: [Case; 3] = [Case::Namespaces, Case::Landlock, Case::Unconfined];
+const CASES: [Case; 4] = [Case::Namespaces, Case::Allowlist, Case::Landlock, Case::Unconfined];
 
 impl Case {
     fn mode(self) -> SandboxMode {
         if self == Self::Unconfined { SandboxMode::DangerFullAccess } else { SandboxMode::WorkspaceWrite }
+    }
+
+    fn config(self, place: &Place) -> SandboxedConfig {
+        let allowed = (self == Self::Allowlist).then(|| "example.invalid:443".to_owned());
+        let request = PolicyRequest::new(self.mode(), place.work()).network(None, allowed);
+        let mut config = place.config_for(request);
+        config.backend = self.backend();
+        config
+    }
+
+    fn executor(self, place: &Place) -> SandboxedExecutor {
+        SandboxedExecutor::new(self.config(place)).unwrap()
     }
 
     fn backend(self) -> BackendChoice {
@@ -39,20 +54,22 @@ impl Case {
     /// Whether a sandbox of this kind has the stage at all.
     fn has(self, stage: Stage) -> bool {
         let root = geteuid().is_root();
+        let mounts = matches!(self, Self::Namespaces | Self::Allowlist);
         match stage {
             // Root needs no user namespace, and only root may limit a PID namespace.
-            Stage::IdMaps => self == Self::Namespaces && !root,
-            Stage::PidLimit => self == Self::Namespaces && root,
+            Stage::IdMaps => mounts && !root,
+            Stage::PidLimit => mounts && root,
             Stage::BindSources
             | Stage::ReadOnlyRoot
             | Stage::Dev
             | Stage::Proc
             | Stage::PrivateDirs
             | Stage::Binds
-            | Stage::Loopback => self == Self::Namespaces,
-            Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock => self != Self::Unconfined,
-            // Nothing here delegates a cgroup, has an allowlist, or is traced.
-            Stage::Cgroup | Stage::ProxySocket | Stage::Trace => false,
+            | Stage::Loopback => mounts,
+            Stage::ProxySocket => self == Self::Allowlist,
+            Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock | Stage::Trace => self != Self::Unconfined,
+            // Nothing here delegates a cgroup.
+            Stage::Cgroup => false,
             Stage::Request
             | Stage::Namespaces
             | Stage::Lifeline
@@ -88,10 +105,7 @@ fn every_stage_can_fail_inside() {
 async fn fail_at(place: &Place, case: Case, stage: Stage) {
     // An errno that tells of no missing ability, so that nothing weaker is tried in its place.
     let fault = Fault { stage, errno: Errno::EUCLEAN as i32 };
-    let executor = place.executor_with(case.mode(), |config| {
-        config.backend = case.backend();
-        config.fault = Some(fault);
-    });
+    let executor = SandboxedExecutor::new(SandboxedConfig { fault: Some(fault), ..case.config(place) }).unwrap();
     let marker = place.work().join("marker");
     let outcome = run(&executor, ExecRequest::shell(format!("echo ran > {}", marker.display()))).await;
     executor.dispose().await;
@@ -156,7 +170,7 @@ fn real_failures_are_typed_inside() {
     block_on(async {
         let place = Place::new();
         for case in CASES {
-            let executor = place.executor(case.mode(), case.backend());
+            let executor = case.executor(&place);
             workdirs(&place, &executor).await;
             programs(&place, &executor).await;
             executor.dispose().await;
@@ -167,7 +181,7 @@ fn real_failures_are_typed_inside() {
     });
 }
 
-async fn workdirs(place: &Place, executor: &stockade::sandboxed::SandboxedExecutor) {
+async fn workdirs(place: &Place, executor: &SandboxedExecutor) {
     let file = place.work().join("a-file");
     fs::write(&file, "").unwrap();
     let closed = place.work().join("closed");
@@ -195,7 +209,7 @@ async fn workdirs(place: &Place, executor: &stockade::sandboxed::SandboxedExecut
     assert_eq!(executor::shell(executor, "pwd").await.stdout.text.trim(), place.work().to_str().unwrap());
 }
 
-async fn programs(place: &Place, executor: &stockade::sandboxed::SandboxedExecutor) {
+async fn programs(place: &Place, executor: &SandboxedExecutor) {
     let work = place.work();
     fs::create_dir_all(work.join("folder")).unwrap();
     let plain = work.join("plain");
@@ -228,7 +242,7 @@ async fn programs(place: &Place, executor: &stockade::sandboxed::SandboxedExecut
 
 /// A path of the plan that is gone when the sandbox is built: here the session's own `/tmp`, removed behind our back.
 async fn vanished_session(place: &Place, case: Case) {
-    let executor = place.executor(case.mode(), case.backend());
+    let executor = case.executor(place);
     let marker = place.work().join("marker");
     let policy = CallPolicy {
         mode: case.mode(),

@@ -116,7 +116,10 @@ fn no_seccomp() {
 fn other_refusals_are_named() {
     for prompt in Prompt::all() {
         refuses(&prompt, "landlock-rules", &[], &["stage landlock"]);
-        refuses(&prompt, "setsid", &["--mode", "workspace-write"], &["stage session"]);
+        refuses(&prompt, "landlock-self", &["--mode", "workspace-write"], &["stage landlock"]);
+        refuses(&prompt, "capabilities", &[], &["stage capabilities"]);
+        // The launcher itself cannot begin.
+        refuses(&prompt, "setsid", &[], &["launcher"]);
         let missing_launcher = outcome(&mut prompt.run(["--backend", "nothing", "--", "true"]));
         assert_eq!(missing_launcher.0, 2);
     }
@@ -142,6 +145,8 @@ fn take_away(name: &str) {
         "landlock-at-boot" => (libc::EOPNOTSUPP, vec![(libc::SYS_landlock_create_ruleset, any())]),
         "landlock-rules" => (libc::ENOMEM, vec![(libc::SYS_landlock_add_rule, any())]),
         "seccomp" => (libc::ENOSYS, vec![(libc::SYS_seccomp, any())]),
+        "landlock-self" => (libc::EPERM, vec![(libc::SYS_landlock_restrict_self, any())]),
+        "capabilities" => (libc::EPERM, vec![(libc::SYS_capset, any())]),
         "setsid" => (libc::EPERM, vec![(libc::SYS_setsid, any())]),
         // As in the default profile of container engines.
         "namespaces" => {
