@@ -1,9 +1,14 @@
 //! What makes no sense, or cannot be done here: a message that says so, the right exit status, and nothing run.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
+
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/cli.rs"]
 mod cli;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/executor.rs"]
 mod executor;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
 

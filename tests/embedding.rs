@@ -1,7 +1,7 @@
 //! A host program whose `main` calls `launcher::enter()` and that is therefore its own launcher. This test has no harness,
 //! because it is that program.
 
-#![allow(clippy::print_stdout, reason = "it reports as a test harness does")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
 
 #[allow(dead_code, reason = "its main is for people; what it does is tested here")]
 #[path = "../examples/embed.rs"]

@@ -1,7 +1,11 @@
 //! Every stage between a request and a running command, made to fail: the failure comes back typed, and nothing ran.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
+
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/executor.rs"]
 mod executor;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
 

@@ -60,12 +60,12 @@ async fn one_of_many(executor: &SandboxedExecutor, place: &Place, token: &Token,
         4 => "head -c 200000 /dev/zero",
         _ => "no-such-program; touch kept /tmp/x",
     };
-    let mode = if number % 2 == 0 { SandboxMode::WorkspaceWrite } else { SandboxMode::ReadOnly };
+    let mode = if number.is_multiple_of(2) { SandboxMode::WorkspaceWrite } else { SandboxMode::ReadOnly };
     let policy = CallPolicy {
         mode,
         workspace: place.work(),
         extra: stockade::denial::Grant::default(),
-        session: (number % 3 == 0).then(|| "one".to_owned()),
+        session: number.is_multiple_of(3).then(|| "one".to_owned()),
     };
     let request = ExecRequest { policy: Some(policy), ..token.mark(ExecRequest::shell(command)) };
     let result = run(executor, request).await.unwrap();
