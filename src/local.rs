@@ -120,6 +120,7 @@ impl LocalExecutor {
                 stderr_bytes: config.stderr_bytes,
                 spill_root: config.spill_root,
                 spill_cap: config.spill_cap,
+                keep_spills: false,
             }),
         })
     }
@@ -158,6 +159,7 @@ impl LocalExecutor {
         let ((stdout, child_stdout), (stderr, child_stderr)) = (pipe()?, pipe()?);
         let (child_stdin, stdin) = match spec.stdin {
             Stdin::Empty => (Stdio::null(), None),
+            Stdin::Inherit => (Stdio::inherit(), None),
             Stdin::Bytes(_) => {
                 let (reader, writer) = pipe()?;
                 (Stdio::from(reader), Some(OwnedFd::from(writer)))

@@ -1,7 +1,11 @@
 //! `stockade run` as its callers see it.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
+
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/cli.rs"]
 mod cli;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
 
@@ -151,7 +155,7 @@ fn a_reader_that_leaves_ends_the_command() {
         };
         assert_eq!(status.code(), Some(128 + 13));
         let text = format!("{} run -c 'yes | head -n 100000' | head -n 1", prompt.program().display());
-        assert_eq!(outcome(&mut prompt.command("bash").args(["-c", &text])).1, "y\n");
+        assert_eq!(outcome(prompt.command("bash").args(["-c", &text])).1, "y\n");
     }
 }
 

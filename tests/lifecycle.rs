@@ -1,9 +1,14 @@
 //! From start to end and beyond: whatever dies, nothing is left, and nothing sticks to the host process.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
+
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/executor.rs"]
 mod executor;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/traces.rs"]
 mod traces;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
 

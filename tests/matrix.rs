@@ -1,9 +1,12 @@
 //! Every operation, under every mode, as every user, with every backend; the host is looked at afterwards.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
+
 #[path = "support/matrix_probe.rs"]
 mod probe;
 #[path = "support/matrix_table.rs"]
 mod table;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
 #[path = "support/matrix_world.rs"]
@@ -21,6 +24,12 @@ use user::User;
 use world::Scene;
 
 const MODES: [SandboxMode; 3] = [SandboxMode::ReadOnly, SandboxMode::WorkspaceWrite, SandboxMode::DangerFullAccess];
+
+/// Every user under every mode, watched and unwatched: that calls are traced must change no answer.
+fn cells() -> impl Iterator<Item = (User, SandboxMode, &'static str)> {
+    let users = User::all().into_iter();
+    users.flat_map(|user| MODES.into_iter().flat_map(move |mode| ["off", "auto"].map(|trace| (user, mode, trace))))
+}
 
 /// What the command itself says of each row.
 type Said = BTreeMap<usize, Result<String, String>>;
@@ -41,10 +50,10 @@ fn the_controls_land() {
 
 #[test]
 fn namespaces_keep_every_cell() {
-    for (user, mode) in User::all().into_iter().flat_map(|user| MODES.map(|mode| (user, mode))) {
+    for (user, mode, trace) in cells() {
         let mut scene = Scene::build(user);
-        let (said, report) = confined(&scene, user, mode, "namespaces");
-        let title = format!("namespaces, {mode}, {}", user.name());
+        let (said, report) = confined(&scene, user, mode, "namespaces", trace);
+        let title = format!("namespaces, {mode}, {}, trace {trace}", user.name());
         assert_eq!(report.gaps, [], "{title}");
         let full = if mode.confines() { Enforcement::Full } else { Enforcement::None };
         assert_eq!(report.enforcement, full, "{title}");
@@ -54,10 +63,10 @@ fn namespaces_keep_every_cell() {
 
 #[test]
 fn landlock_alone_keeps_every_cell_but_what_its_gaps_name() {
-    for (user, mode) in User::all().into_iter().flat_map(|user| MODES.map(|mode| (user, mode))) {
+    for (user, mode, trace) in cells() {
         let mut scene = Scene::build(user);
-        let (said, report) = confined(&scene, user, mode, "landlock");
-        let title = format!("landlock, {mode}, {}", user.name());
+        let (said, report) = confined(&scene, user, mode, "landlock", trace);
+        let title = format!("landlock, {mode}, {}, trace {trace}", user.name());
         let expected = |row: &Row| {
             let (answer, why) = row.expected(mode, true, user.is_root());
             match why {
@@ -92,9 +101,9 @@ fn the_page_is_current() {
 }
 
 /// Runs the inside of the matrix confined, all rows in one sandbox.
-fn confined(scene: &Scene, user: User, mode: SandboxMode, backend: &str) -> (Said, SandboxReport) {
+fn confined(scene: &Scene, user: User, mode: SandboxMode, backend: &str, trace: &str) -> (Said, SandboxReport) {
     let mut command = user.command(&scene.programs.stockade);
-    command.args(["run", "--json", "--trace", "off", "--mode", mode.as_str(), "--backend", backend, "--workspace"]);
+    command.args(["run", "--json", "--trace", trace, "--mode", mode.as_str(), "--backend", backend, "--workspace"]);
     command.arg(scene.root().join("work")).arg("--env").arg(format!("MATRIX_ROOT={}", scene.root().display()));
     command.arg("--").arg(&scene.programs.own);
     inside(&mut command, scene);

@@ -82,7 +82,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Run this through `bash -c` instead of a program
-    #[arg(short = 'c', value_name = "SHELL COMMAND", conflicts_with = "program", required_unless_present = "program")]
+    #[arg(short = 'c', value_name = "SHELL COMMAND", conflicts_with = "program")]
     pub(crate) command: Option<OsString>,
     /// The program and its arguments
     #[arg(last = true, value_name = "PROGRAM")]

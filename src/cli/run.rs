@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use nix::sys::signal::Signal;
 use stockade::environment::EnvironmentPolicy;
-use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Timeout};
-use stockade::policy::{CliRule, HostPaths, PolicyRequest};
+use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin, Timeout};
+use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest};
 use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
 
 use super::args::{PolicyArgs, Require, RunArgs};
@@ -21,7 +21,9 @@ const TIMED_OUT: u8 = 124;
 /// Runs one command and turns how it went into an exit status.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let json = args.json;
-    let done = runtime()?.block_on(run_confined(args));
+    let runtime = runtime()?;
+    let done = runtime.block_on(run_confined(args));
+    std::mem::forget(runtime);
     if json { done.map_err(Failure::without_program_statuses) } else { done }
 }
 
@@ -32,12 +34,17 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
-    let executor = executor(&args.policy)?;
+    if args.command.is_none() && args.program.is_empty() {
+        return Err(Failure::usage("nothing to run: give `-- PROGRAM [ARG...]` or `-c 'SHELL COMMAND'`"));
+    }
+    let executor = executor(&args.policy, args.json)?;
     let spec = spec(&executor, &args)?;
     let result =
         if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
     let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
     executor.release().await;
+    // This process is about to end; taking the executor apart first would only delay that.
+    std::mem::forget(executor);
     status
 }
 
@@ -55,14 +62,14 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
 }
 
 /// The executor that the options describe.
-pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> {
+pub(crate) fn executor(args: &PolicyArgs, keep_spills: bool) -> Result<SandboxedExecutor, Failure> {
     let host = HostPaths::of_process().map_err(|error| {
         Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
     })?;
-    let policy = LayeredPolicy::new(policy_request(args, &host), host)
-        .map_err(|error| Failure::cannot(format!("policy: {error}")))?;
+    let policy = LayeredPolicy::new(policy_request(args, &host), host).map_err(policy_failure)?;
     let mut config = SandboxedConfig::new(Arc::new(policy));
     config.workdir.clone_from(&args.workdir);
+    config.keep_spills = keep_spills;
     config.default_timeout = None;
     config.max_timeout = None;
     config.require_full = args.require == Require::Full;
@@ -74,6 +81,14 @@ pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> 
         terminal_defaults: false,
     };
     Ok(SandboxedExecutor::new(config)?)
+}
+
+/// Options that contradict each other are bad usage; a policy that is wrong, or wrong for this host, is not.
+fn policy_failure(error: PolicyError) -> Failure {
+    match error {
+        PolicyError::Conflict { .. } | PolicyError::NoSuchPolicy { .. } => Failure::usage(error.to_string()),
+        _ => Failure::cannot(format!("policy: {error}")),
+    }
 }
 
 /// The policy that the options describe.
@@ -103,6 +118,7 @@ fn spec(executor: &SandboxedExecutor, args: &RunArgs) -> Result<ExecSpec, Failur
         None => CommandLine::Program(args.program.clone()),
     };
     let mut request = ExecRequest::new(command);
+    request.stdin = Stdin::Inherit;
     request.timeout = match args.policy.timeout_ms {
         None | Some(0) => Timeout::None,
         Some(ms) => Timeout::After(std::time::Duration::from_millis(ms)),

@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) spill_root: PathBuf,
     /// Largest spill of one stream, bytes.
     pub(crate) spill_cap: u64,
+    /// Spills outlive the executor.
+    pub(crate) keep_spills: bool,
 }
 
 /// A command that has been started, and our ends of its pipes.
@@ -91,7 +93,7 @@ pub(crate) struct Engine {
 impl Engine {
     /// Stands ready.
     pub(crate) fn new(settings: Settings) -> Self {
-        let spills = SpillStore::new(settings.spill_root.clone(), settings.spill_cap);
+        let spills = SpillStore::new(settings.spill_root.clone(), settings.spill_cap, settings.keep_spills);
         Self { settings, registry: Registry::default(), spills: Arc::new(spills), swept: Once::new() }
     }
 

@@ -42,6 +42,14 @@ impl OwnedDir {
         self.dir.path()
     }
 
+    /// Leaves the directory and what is in it to whoever was told of it.
+    pub(crate) fn keep_unless_empty(self) {
+        let empty = fs::read_dir(self.dir.path()).is_ok_and(|mut entries| entries.next().is_none());
+        if !empty {
+            let _kept: PathBuf = self.dir.keep();
+        }
+    }
+
     /// Removes the directory and what is in it.
     pub(crate) fn remove(self) -> io::Result<()> {
         self.dir.close()

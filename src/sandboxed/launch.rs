@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,7 +171,7 @@ impl SandboxedExecutor {
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
-            Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxLost { reason }),
+            Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxUnavailable { reason }),
             Err(_) => {
                 if let Err(error) = launcher.kill(channel.run()) {
                     tracing::debug!(%error, "the launcher is gone");
@@ -201,7 +201,11 @@ impl SandboxedExecutor {
                     }
                 }
                 Ok((Event::Exited(_), _)) => {}
-                Err(error) => return Err(Lost::Gone(format!("it ended while being built: {error}"))),
+                Err(error) => {
+                    return Err(Lost::Gone(format!(
+                        "the launcher or the sandbox ended while the sandbox was being built: {error}"
+                    )));
+                }
             }
         }
     }
@@ -259,6 +263,10 @@ impl Pipes {
         let pipe = || std::io::pipe().map_err(|source| ExecError::io("making a pipe for the command", source));
         let ((stdout, child_stdout), (stderr, child_stderr)) = (pipe()?, pipe()?);
         let (child_stdin, stdin) = match spec.stdin {
+            Stdin::Inherit => {
+                let own = std::io::stdin().as_fd().try_clone_to_owned();
+                (own.map_err(|source| ExecError::io("passing standard input on", source))?, None)
+            }
             Stdin::Empty => {
                 let null = File::open("/dev/null").map_err(|source| ExecError::io("opening /dev/null", source))?;
                 (OwnedFd::from(null), None)

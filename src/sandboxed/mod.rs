@@ -72,6 +72,7 @@ impl SandboxedExecutor {
             stderr_bytes: config.stderr_bytes,
             spill_root: config.state_root.clone(),
             spill_cap: config.spill_cap,
+            keep_spills: config.keep_spills,
         });
         Ok(Self {
             defaults: Defaults {

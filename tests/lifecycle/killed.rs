@@ -45,7 +45,7 @@ fn sigkill_of_the_host_leaves_nothing_inside() {
             .unwrap();
         let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
         // Half of the rounds from the start on, half from where commands are known to run.
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             lines
                 .by_ref()
                 .find(|line| line.as_ref().unwrap().contains("commands are up"))

@@ -47,13 +47,17 @@ impl Place {
     }
 
     pub(crate) fn config(&self, mode: SandboxMode) -> SandboxedConfig {
+        self.config_for(PolicyRequest::new(mode, self.work()))
+    }
+
+    pub(crate) fn config_for(&self, request: PolicyRequest) -> SandboxedConfig {
         let host = HostPaths {
             home: self.root().join("home"),
             account_home: None,
             tmp: "/tmp".into(),
             cwd: self.root().to_path_buf(),
         };
-        let policy = LayeredPolicy::new(PolicyRequest::new(mode, self.work()), host).unwrap();
+        let policy = LayeredPolicy::new(request, host).unwrap();
         let mut config = SandboxedConfig::new(Arc::new(policy));
         config.state_root = self.state();
         config.grace = Duration::from_millis(300);
