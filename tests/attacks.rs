@@ -295,6 +295,20 @@ fn ordinary_operations_work_unconfined() {
     }
 }
 
+/// The observers themselves: around a command that does nothing they see nothing.
+#[test]
+fn a_quiet_command_changes_nothing() {
+    for actor in [ROOT, USER].into_iter().filter(|actor| !out_of_reach(*actor)) {
+        let template = run::template(actor);
+        for around in [Around::Plain, Around::Group, Around::Terminal, Around::Descriptors] {
+            let row = Attack::new("quiet", table::Effect::World, "sh:true").around(around);
+            let seen = observe(&template, &Place::Unconfined, &row, &[&row.args]);
+            assert_eq!(escapes(&row, &seen), Vec::<String>::new(), "as {} {around:?}", actor.name);
+            assert_eq!(seen.said[0].code, Some(0));
+        }
+    }
+}
+
 macro_rules! containment {
     ($($name:ident: $actor:ident $backend:literal $mode:literal;)*) => {
         $(#[test] fn $name() { contained($actor, $backend, $mode); })*

@@ -38,7 +38,7 @@ PROBE(p_with_session, "with-session", 2)
     char name[128];
     const char *canary = getenv("STOCKADE_CANARY");
     snprintf(name, sizeof name, "stockade:session-%s", argv[0]);
-    if (sys(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
+    if (!canary || sys(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
         return BUG;
     if (sys(SYS_add_key, "user", name, canary, strlen(canary), KEY_SPEC_SESSION_KEYRING) < 0)
         return BUG;
@@ -108,6 +108,8 @@ PROBE(p_pty, "with-pty", 1)
     struct winsize size = {24, 80, 0, 0}, size_after;
     int waiting = 0, exclusive = 0, discipline = 0, number_of = 0;
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), report = fcntl(2, F_DUPFD_CLOEXEC, 100);
+    memset(&before, 0, sizeof before); /* padding is compared too */
+    memset(&after, 0, sizeof after);
     if (master < 0 || grantpt(master) || unlockpt(master) || ioctl(master, TIOCGPTN, &number_of))
         return BUG;
     snprintf(name, sizeof name, "/dev/pts/%d", number_of);
