@@ -1,7 +1,7 @@
 //! Writing: every call that opens, creates, moves, removes or changes metadata, aimed at the host outside the
 //! workspace, and in read-only mode at the workspace too.
 
-use crate::table::{Around, Attack, Control, Effect, control, control_in_workspace};
+use crate::table::{Around, Attack, Control, Effect, control, control_in_namespaces, control_in_workspace};
 
 /// Aimed at a file, a directory and a new name: outside the workspace in both modes, inside it in read-only mode.
 const WRITES: &[&str] = &[
@@ -241,12 +241,12 @@ pub(crate) const CONTROLS: &[Control] = &[
     control("write", "read {out}/file"),
     control("write", "sh:cat <<X >/dev/null\nhere\nX"),
     control("write", "sh:echo x >/dev/null && head -c 4 /dev/urandom >/dev/null"),
-    control("metadata", "sh:touch {scratch}/m1 && chmod 0700 {scratch}/m1 && touch -d @1 {scratch}/m1"),
+    control_in_namespaces("metadata", "sh:touch {scratch}/m1 && chmod 0700 {scratch}/m1 && touch -d @1 {scratch}/m1"),
     control("race", "sh:ln -s c1 {scratch}/r1 && rm {scratch}/r1"),
     control("inherited", "sh:exec 5</dev/null && exec 5<&-"),
     control("mounted", "sh:ls {ws} >/dev/null"),
-    control("lock", "sh:touch {scratch}/l1 && flock -n {scratch}/l1 true"),
-    control("set-id", "sh:touch {scratch}/s1 && chmod 0755 {scratch}/s1 && chmod u+x {scratch}/s1"),
+    control("lock", "sh:: >{scratch}/l1 && flock -n {scratch}/l1 true"),
+    control_in_namespaces("set-id", "sh:touch {scratch}/s1 && chmod 0755 {scratch}/s1 && chmod u+x {scratch}/s1"),
     control_in_workspace("write", "open {ws}/plain wronly,creat"),
     control_in_workspace("write", "open {ws}/file wronly,append"),
     control_in_workspace("write", "rename {ws}/exec2.sh {ws}/exec3.sh"),

@@ -122,6 +122,7 @@ PROBE(p_pty, "with-pty", 1)
     tcgetattr(slave, &before);
     ioctl(slave, TIOCSWINSZ, &size);
     int flags = fcntl(slave, F_GETFL);
+    (void)!write(master, "Z", 1); /* what the person has typed ahead */
     signal(SIGHUP, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     pid_t child = fork();
@@ -137,13 +138,19 @@ PROBE(p_pty, "with-pty", 1)
         _exit(run(command_of(argv)));
     }
     int status = 0, ended = 0;
-    for (;;) { /* a command may fill the terminal: it is kept empty until the command has ended, and once more then */
+    for (int turns = 0;; turns++) { /* a command may fill the terminal: it is kept empty until the command has ended, and once more then */
         struct pollfd ready = {master, POLLIN, 0};
         ssize_t got = 0;
         if (poll(&ready, 1, ended ? 0 : 10) > 0 && (got = read(master, buffer, sizeof buffer)) > 0)
             (void)!write(1, buffer, (size_t)got);
         if (ended && got <= 0)
             break;
+        if (!ended && turns > 1000) { /* ten seconds: output that was stopped stops the command too */
+            dprintf(report, "TERMINAL the command could not go on\n");
+            kill(-child, SIGKILL);
+            wait_for(child);
+            ended = 1;
+        }
         if (!ended && waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
             ended = 1;
             if (WIFSTOPPED(status)) {
@@ -153,9 +160,20 @@ PROBE(p_pty, "with-pty", 1)
             }
         }
     }
+    if (tcgetpgrp(slave) != child)
+        dprintf(report, "TERMINAL foreground group changed\n");
     tcsetpgrp(slave, getpgrp());
-    if (ioctl(slave, FIONREAD, &waiting) == 0 && waiting)
-        dprintf(report, "TERMINAL %d bytes of input appeared\n", waiting);
+    if (ioctl(slave, FIONREAD, &waiting))
+        dprintf(report, "TERMINAL hung up\n");
+    else if (waiting != 1)
+        dprintf(report, "TERMINAL %d bytes of input where 1 was typed\n", waiting);
+    int writer = open(name, O_WRONLY | O_NOCTTY | O_NONBLOCK);
+    if (writer >= 0 && write(writer, ".", 1) < 0)
+        dprintf(report, "TERMINAL output stopped\n");
+    struct termios locked;
+    memset(&locked, 0, sizeof locked);
+    if (ioctl(slave, 0x5456, &locked) == 0 && locked.c_lflag) /* TIOCGLCKTRMIOS */
+        dprintf(report, "TERMINAL settings locked\n");
     if (tcgetattr(slave, &after) == 0 && memcmp(&before, &after, sizeof before))
         dprintf(report, "TERMINAL settings changed\n");
     if (ioctl(slave, TIOCGWINSZ, &size_after) == 0 && memcmp(&size, &size_after, sizeof size))
