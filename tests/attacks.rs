@@ -340,6 +340,23 @@ fn a_quiet_command_changes_nothing() {
     }
 }
 
+/// 64 MiB of output end in a result line of bounded size that says how much there was.
+#[test]
+fn a_flood_of_output_is_bounded() {
+    const MIB: u64 = 1 << 20;
+    let scene = run::template(if ROOT.available() { ROOT } else { USER }).scene();
+    let command = format!("{} flood 64", scene.probe());
+    let words = [&stockade().display().to_string(), "run", "--json", "-c", &command].map(str::to_owned);
+    let env =
+        [("PATH", probes::PATH), ("HOME", "/nonexistent")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let flood = probes::run(&words, &env, &scene.path("ws"), std::time::Duration::from_secs(60));
+    let result: serde_json::Value = serde_json::from_str(&flood.stdout).unwrap();
+    assert_eq!(result["exitCode"], 0, "{}", flood.stderr);
+    assert_eq!(result["stdout"]["bytes"], 64 * MIB);
+    assert_eq!(result["stdout"]["truncated"], true);
+    assert!(flood.stdout.len() < 4 << 20, "{} bytes of result", flood.stdout.len());
+}
+
 macro_rules! containment {
     ($($name:ident: $actor:ident $backend:literal $mode:literal;)*) => {
         $(#[test] fn $name() { contained($actor, $backend, $mode); })*

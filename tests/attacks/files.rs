@@ -125,6 +125,7 @@ const METADATA: &[&str] = &[
     "setflags {d}/file xattr",
     "setflags {d}/file version",
     "setflags {d}/dir nodump",
+    "setflags {d}/file ext4-version",
     "file-setattr {d}/file",
     "int80 chmod {d}/file",
 ];
