@@ -145,7 +145,7 @@ PROBE(p_pty, "with-pty", 1)
             (void)!write(1, buffer, (size_t)got);
         if (ended && got <= 0)
             break;
-        if (!ended && turns > 1000) { /* ten seconds: output that was stopped stops the command too */
+        if (!ended && turns > 400) { /* four seconds: output that was stopped stops the command too */
             dprintf(report, "TERMINAL the command could not go on\n");
             kill(-child, SIGKILL);
             wait_for(child);
