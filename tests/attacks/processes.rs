@@ -128,6 +128,10 @@ fn life() -> Vec<Attack> {
     all.push(row("daemon", Effect::Survivor, "sh:nohup setsid {probe} sleep 40 {token} >/dev/null 2>&1 &"));
     all.extend([
         Attack::new("bomb", Effect::Claim, "fork-bomb 1500").gap(&["limits"]).alone(),
+        Attack::new("bomb", Effect::Claim, "memory-bomb 4400")
+            .gap(&["limits"])
+            .alone()
+            .nobody("it would take this host's memory"),
         Attack::new("bomb", Effect::Claim, "disk-fill /tmp 6000").gap(&["limits"]).alone(),
         Attack::new("bomb", Effect::Claim, "disk-fill /dev/shm 6000")
             .gap(&["limits"])
