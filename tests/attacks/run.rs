@@ -222,12 +222,13 @@ pub(crate) fn observe(template: &Template, place: &Place, row: &Attack, commands
     describe(&scene, finished, commands.len(), survivors, changes(&before, &after), place, row.around)
 }
 
-/// Confined, nothing may be left when the run has returned, give or take the kernel's own tidying.
-fn lingering(scene: &Scene, patient: bool) -> usize {
+/// Confined, nothing may be left when the run has returned, give or take the kernel's own tidying. Unconfined, one
+/// that jumps from process to process may escape a single look.
+fn lingering(scene: &Scene, confined: bool) -> usize {
     let started = Instant::now();
     loop {
         let left = scene.survivors().len();
-        if left == 0 || !patient || started.elapsed() > Duration::from_millis(500) {
+        if (left == 0) == confined || started.elapsed() > Duration::from_millis(500) {
             return left;
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -74,6 +74,7 @@ PROBE(p_terminal, "terminal", 2)
         return outcome(ioctl(fd, TIOCSCTTY, 1));
     }
     if (!strcmp(how, "foreground")) {
+        setpgid(0, 0);
         pid_t group = getpgrp();
         signal(SIGTTOU, SIG_IGN);
         return outcome(ioctl(fd, TIOCSPGRP, &group));
