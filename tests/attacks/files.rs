@@ -178,9 +178,18 @@ pub(crate) fn attacks() -> Vec<Attack> {
         race("race-symlink {ws}/race1 {ws}/file {out}/file"),
         race("race-exchange {ws}/race2 {ws}/race2-out file"),
         Attack::new("race", Effect::World, "race-symlink {scratch}/race3 {scratch}/none {out}/file"),
-        Attack::new("mounted", Effect::World, "open {ws}/mnt/file wronly,append").root().around(Around::Mount),
-        Attack::new("mounted", Effect::World, "unlink {ws}/mnt/file").root().around(Around::Mount),
-        Attack::new("mounted", Effect::World, "chmod {ws}/mnt/file 0777 chmod").root().around(Around::Mount),
+        Attack::new("mounted", Effect::World, "open {ws}/mnt/file wronly,append")
+            .root()
+            .around(Around::Mount)
+            .gap(&["protected-paths"]),
+        Attack::new("mounted", Effect::World, "unlink {ws}/mnt/file")
+            .root()
+            .around(Around::Mount)
+            .gap(&["protected-paths"]),
+        Attack::new("mounted", Effect::World, "chmod {ws}/mnt/file 0777 chmod")
+            .root()
+            .around(Around::Mount)
+            .gap(&["protected-paths"]),
         Attack::new("inherited", Effect::World, "fd-write 8").around(Around::Descriptors),
         Attack::new("inherited", Effect::World, "fd-truncate 8").around(Around::Descriptors),
         Attack::new("inherited", Effect::World, "fd-dir-openat 9 file wronly").around(Around::Descriptors),
