@@ -96,6 +96,7 @@ impl SandboxedExecutor {
         spec: &ExecSpec,
     ) -> Result<RunContext, ExecError> {
         let session = call.session.as_deref();
+        let traced = policy.mode.confines() && self.traces()?;
         let mounts = host.namespaces != NamespaceRoute::Refused && self.config.backend != BackendChoice::Landlock;
         let wants_directory = policy.mode.confines() && (session.is_some() || !mounts);
         let tmp = if wants_directory {
@@ -110,13 +111,13 @@ impl SandboxedExecutor {
             world: &HostWorld,
             backend: self.config.backend,
             require_full: self.config.require_full,
-            trace: self.traces(),
+            trace: traced,
             proxy_port: PROXY_PORT,
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
         let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
         planned.plan.fault = self.config.fault;
-        if self.traces() && policy.mode.confines() {
+        if traced {
             planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
         }
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
@@ -135,11 +136,24 @@ impl SandboxedExecutor {
         })
     }
 
-    fn traces(&self) -> bool {
-        match self.config.trace {
+    /// Whether this command is traced. The supervisor's thread then starts while the sandbox is built.
+    fn traces(&self) -> Result<bool, ExecError> {
+        let wanted = match self.config.trace {
             TraceChoice::On => true,
             TraceChoice::Auto => self.host.traceable(),
             TraceChoice::Off => false,
+        };
+        if !wanted {
+            return Ok(false);
+        }
+        match self.host.supervisor() {
+            Ok(_) => Ok(true),
+            Err(error) if self.config.trace == TraceChoice::Auto => {
+                tracing::info!(%error, "commands are not traced here");
+                self.host.cannot_trace();
+                Ok(false)
+            }
+            Err(error) => Err(ExecError::io("starting the trace supervisor", error)),
         }
     }
 
@@ -150,10 +164,6 @@ impl SandboxedExecutor {
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
-        if context.planned.plan.trace.is_some() {
-            // Its thread starts while the sandbox is built.
-            self.host.supervisor().map_err(|error| ExecError::io("starting the trace supervisor", error))?;
-        }
         let call = self.call(context, spec)?;
         let mut launcher = self.host.launcher()?;
         let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {

@@ -14,7 +14,7 @@ use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, cl
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
-use crate::policy::EffectivePolicy;
+use crate::policy::{EffectivePolicy, NetworkMode};
 
 /// What has to be remembered of a call until it ends.
 pub(super) struct RunContext {
@@ -60,6 +60,9 @@ impl RunContext {
     /// Adds the sandbox's report to the result.
     pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
+        if self.policy.mode.confines() && self.policy.network.mode == NetworkMode::Full {
+            notes.push("network: the host's own, in full".into());
+        }
         if self.untraced {
             notes
                 .push("denials were not traced: a filter around this process has the one listener there can be".into());
