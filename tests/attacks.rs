@@ -224,7 +224,7 @@ fn contained(actor: Actor, backend: &'static str, mode: &'static str) {
         .collect();
     let attacked = Attacked { template: &template, place: &place, gaps: &idle.gaps };
     let mut tally = Tally::default();
-    for batch in batches(&rows) {
+    for batch in batches(&rows, &idle.gaps) {
         attacked.settle(&mut tally, &batch);
     }
     report(actor, backend, mode, &tally, rows.len(), &idle.gaps);

@@ -328,12 +328,12 @@ pub(crate) fn escapes(row: &Attack, seen: &Seen) -> Vec<String> {
     found
 }
 
-/// Rows in runs: those that can share one do, forty at a time.
-pub(crate) fn batches(rows: &[(usize, Attack)]) -> Vec<Vec<(usize, Attack)>> {
+/// Rows in runs: those that can share one do, forty at a time. What a reported gap lets happen is run alone at once.
+pub(crate) fn batches(rows: &[(usize, Attack)], gaps: &BTreeSet<String>) -> Vec<Vec<(usize, Attack)>> {
     let mut shared: BTreeMap<String, Vec<(usize, Attack)>> = BTreeMap::new();
     let mut all = Vec::new();
     for (number, row) in rows {
-        if row.alone {
+        if row.alone || row.gaps.iter().any(|gap| gaps.contains(*gap)) {
             all.push(vec![(*number, row.clone())]);
         } else {
             let key = format!("{:?} {}", row.around, row.place());
