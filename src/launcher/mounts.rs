@@ -19,6 +19,21 @@ use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
 use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource};
 
+/// See [`Foundation::hide_host_wide`].
+const HOST_WIDE: [&str; 11] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "sched_debug",
+    "slabinfo",
+    "timer_list",
+    "vmallocinfo",
+];
+
 /// What every policy stands on: each mount of the host read-only, a private `/dev`, and a `/proc` that is not attached
 /// yet because its one per-policy setting is still to be made.
 pub(super) struct Foundation {
@@ -51,7 +66,7 @@ impl Foundation {
             if let Some(limit) = pid_max {
                 step(fault, Stage::PidLimit, || limit_pids(proc, limit))?;
             }
-            step(fault, Stage::Proc, || attach_proc(proc))?;
+            step(fault, Stage::Proc, || attach_proc(proc).and_then(|()| self.hide_host_wide(proc)))?;
         }
         let open_all = || plan.ops.iter().map(|op| self.open_source(op)).collect::<Result<Vec<_>, _>>();
         let sources = step(fault, Stage::BindSources, open_all)?;
@@ -61,6 +76,20 @@ impl Foundation {
             step(fault, stage, || self.apply(op, source, &mut to_seal).at(&op.path))?;
         }
         step(fault, Stage::Binds, || to_seal.iter().try_for_each(seal))
+    }
+
+    /// Covers the files of `/proc` that tell of the whole host, whatever the PID namespace: keys of every keyring this
+    /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover.
+    fn hide_host_wide(&self, proc: &OwnedFd) -> Result<(), StepError> {
+        let Some(masks) = &self.masks else { return Ok(()) };
+        for name in HOST_WIDE {
+            let file = match openat(proc, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
+                Err(Errno::ENOENT) => continue,
+                opened => opened?,
+            };
+            kernel::move_mount_onto(kernel::clone_tree(&masks.file, false)?, file).at(&Path::new("/proc").join(name))?;
+        }
+        Ok(())
     }
 
     /// A detached copy of the host's content, taken before anything of the policy covers it. Read-only binds beneath a

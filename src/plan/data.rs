@@ -105,6 +105,8 @@ pub struct MountPlan {
 /// Rights granted beneath one path by Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LandlockGrant {
+    /// List directories.
+    List,
     /// Read and execute.
     Read,
     /// Everything but device nodes and device requests.

@@ -19,6 +19,9 @@ pub trait World {
     /// What stands at an absolute path, without following a final symbolic link.
     fn kind(&self, path: &Path) -> PathKind;
 
+    /// What stands directly beneath `/`.
+    fn top_level(&self) -> Vec<PathBuf>;
+
     /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
     fn socket_names(&self) -> BTreeSet<PathBuf>;
 
@@ -37,6 +40,13 @@ impl World for HostWorld {
             Ok(_) => PathKind::Other,
             Err(_) => PathKind::Missing,
         }
+    }
+
+    fn top_level(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir("/").into_iter().flatten();
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort_unstable();
+        paths
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {
