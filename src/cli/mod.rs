@@ -3,6 +3,8 @@
 mod args;
 mod attach;
 mod exit;
+mod journal;
+mod record;
 mod run;
 mod terminal;
 
@@ -22,6 +24,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(run) => run::run(run),
+        Command::Journal(command) => journal::journal(&command),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

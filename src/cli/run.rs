@@ -8,11 +8,12 @@ use nix::sys::signal::Signal;
 use stockade::environment::EnvironmentPolicy;
 use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Timeout};
 use stockade::policy::{CliRule, HostPaths, PolicyRequest};
-use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
+use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
 
 use super::args::{PolicyArgs, Require, RunArgs};
 use super::attach::attachment;
 use super::exit::{CANNOT_RUN, Failure};
+use super::record;
 use super::terminal::Saved;
 
 /// The time limit ended the command.
@@ -32,13 +33,16 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
-    let executor = executor(&args.policy)?;
+    let policy = layered_policy(&args.policy)?;
+    let executor = executor(&args.policy, &policy)?;
     let spec = spec(&executor, &args)?;
+    let recorded = record::begin(&args.policy, &policy.effective(&policy.standing())?, &spec)?;
     let result =
         if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
+    let recording = recorded.map_or(Ok(()), |recorded| recorded.end(result.as_ref()));
     let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
     executor.release().await;
-    status
+    recording.and(status)
 }
 
 async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
@@ -54,14 +58,17 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
     Ok(result)
 }
 
-/// The executor that the options describe.
-pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> {
+/// The policies that the options describe.
+pub(crate) fn layered_policy(args: &PolicyArgs) -> Result<LayeredPolicy, Failure> {
     let host = HostPaths::of_process().map_err(|error| {
         Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
     })?;
-    let policy = LayeredPolicy::new(policy_request(args, &host), host)
-        .map_err(|error| Failure::cannot(format!("policy: {error}")))?;
-    let mut config = SandboxedConfig::new(Arc::new(policy));
+    LayeredPolicy::new(policy_request(args, &host), host).map_err(|error| Failure::cannot(format!("policy: {error}")))
+}
+
+/// The executor that the options describe.
+pub(crate) fn executor(args: &PolicyArgs, policy: &LayeredPolicy) -> Result<SandboxedExecutor, Failure> {
+    let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.workdir.clone_from(&args.workdir);
     config.default_timeout = None;
     config.max_timeout = None;
