@@ -19,9 +19,26 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
     Run(RunArgs),
+    /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
+    Explain(ExplainArgs),
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print JSON: one object for the policy, or one line for each question
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List rules about paths that do not exist, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// What to ask about: paths (relative ones begin at the workspace) and hosts; without any, the whole policy
+    #[arg(value_name = "PATH|HOST:PORT")]
+    pub(crate) targets: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,6 +3,7 @@
 mod args;
 mod attach;
 mod exit;
+mod explain;
 mod journal;
 mod record;
 mod run;
@@ -24,6 +25,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(run) => run::run(run),
+        Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),
     };
     done.unwrap_or_else(|failure| failure.report())

@@ -58,11 +58,15 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
     Ok(result)
 }
 
+/// The directories that policies speak of.
+pub(crate) fn host_paths() -> Result<HostPaths, Failure> {
+    HostPaths::of_process()
+        .map_err(|error| Failure::cannot(format!("the current directory cannot be used: {error}; change to another")))
+}
+
 /// The policies that the options describe.
 pub(crate) fn layered_policy(args: &PolicyArgs) -> Result<LayeredPolicy, Failure> {
-    let host = HostPaths::of_process().map_err(|error| {
-        Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
-    })?;
+    let host = host_paths()?;
     LayeredPolicy::new(policy_request(args, &host), host).map_err(|error| Failure::cannot(format!("policy: {error}")))
 }
 

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod approval;
 mod files;
 mod mask;
 mod read;
