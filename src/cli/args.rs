@@ -19,11 +19,19 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
     Run(RunArgs),
+    /// An interactive confined bash on a pseudo-terminal of its own
+    Shell(ShellArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
     Explain(ExplainArgs),
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ use std::path::Path;
 use stockade::executor::{ExecSpec, RunResult};
 use stockade::journal::{Journal, JournalError, JournalSettings, Masker, Run};
 use stockade::policy::EffectivePolicy;
+use stockade::sandboxed::{LayeredPolicy, PolicySource};
 
 use super::args::PolicyArgs;
 use super::exit::Failure;
@@ -17,9 +18,10 @@ pub(crate) struct Recorded {
 }
 
 /// Records that a command is about to start; `None` without a journal. What cannot be recorded does not run.
-pub(crate) fn begin(args: &PolicyArgs, policy: &EffectivePolicy, spec: &ExecSpec) -> Result<Option<Recorded>, Failure> {
+pub(crate) fn begin(args: &PolicyArgs, source: &LayeredPolicy, spec: &ExecSpec) -> Result<Option<Recorded>, Failure> {
     let Some(path) = &args.journal else { return Ok(None) };
-    refuse_within_reach(path, policy)?;
+    let policy = source.effective(&source.standing())?;
+    refuse_within_reach(path, &policy)?;
     let journal = Journal::open(path, JournalSettings::default()).map_err(cannot)?;
     let environment = std::env::vars_os().chain(spec.env.clone()).chain(args.env.iter().cloned()).collect();
     let run = Run::of(spec, Some(policy.mode), Some(policy.digest()), &Masker::knowing(&environment));

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
+use stockade::denial::Denial;
 use stockade::environment::EnvironmentPolicy;
 use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Timeout};
 use stockade::policy::{CliRule, HostPaths, PolicyRequest};
-use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
+use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
 
 use super::args::{PolicyArgs, Require, RunArgs};
 use super::attach::attachment;
@@ -17,7 +18,7 @@ use super::record;
 use super::terminal::Saved;
 
 /// The time limit ended the command.
-const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// Runs one command and turns how it went into an exit status.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
@@ -27,7 +28,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// One thread is enough for one command, and costs the least to start.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}")))
 }
@@ -36,7 +37,7 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let policy = layered_policy(&args.policy)?;
     let executor = executor(&args.policy, &policy)?;
     let spec = spec(&executor, &args)?;
-    let recorded = record::begin(&args.policy, &policy.effective(&policy.standing())?, &spec)?;
+    let recorded = record::begin(&args.policy, &policy, &spec)?;
     let result =
         if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
     let recording = recorded.map_or(Ok(()), |recorded| recorded.end(result.as_ref()));
@@ -135,18 +136,23 @@ fn print_json(result: &RunResult) -> Result<ExitCode, Failure> {
 fn report_denials(result: &RunResult) {
     let denials = result.sandbox.iter().flat_map(|sandbox| &sandbox.denials);
     for denial in denials.filter(|denial| denial.blocking) {
-        let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
-        if let Some(process) = &denial.process {
-            line.push_str(&format!(" by {}", process.comm.escape_debug()));
-        }
-        if let Some(mode) = denial.widen_to {
-            line.push_str(&format!(" (would succeed under --mode {mode})"));
-        }
-        eprintln!("{line}");
+        eprintln!("{}", denial_line(denial));
     }
 }
 
-fn status_of(result: &RunResult) -> ExitCode {
+/// One refusal on one line.
+pub(crate) fn denial_line(denial: &Denial) -> String {
+    let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
+    if let Some(process) = &denial.process {
+        line.push_str(&format!(" by {}", process.comm.escape_debug()));
+    }
+    if let Some(mode) = denial.widen_to {
+        line.push_str(&format!(" (would succeed under --mode {mode})"));
+    }
+    line
+}
+
+pub(crate) fn status_of(result: &RunResult) -> ExitCode {
     if result.timed_out {
         return ExitCode::from(TIMED_OUT);
     }
