@@ -3,7 +3,12 @@
 mod args;
 mod attach;
 mod exit;
+mod explain;
+mod journal;
+mod raw;
+mod record;
 mod run;
+mod shell;
 mod terminal;
 
 use std::process::ExitCode;
@@ -22,6 +27,9 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(run) => run::run(run),
+        Command::Shell(args) => shell::shell(&args.policy),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Journal(command) => journal::journal(&command),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
+use stockade::denial::Denial;
 use stockade::environment::EnvironmentPolicy;
 use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin, Timeout};
 use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest};
@@ -13,10 +14,11 @@ use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
 use super::args::{PolicyArgs, Require, RunArgs};
 use super::attach::attachment;
 use super::exit::{CANNOT_RUN, Failure};
+use super::record;
 use super::terminal::Saved;
 
 /// The time limit ended the command.
-const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// Runs one command and turns how it went into an exit status.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
@@ -28,7 +30,7 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// One thread is enough for one command, and costs the least to start.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}")))
 }
@@ -37,15 +39,18 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     if args.command.is_none() && args.program.is_empty() {
         return Err(Failure::usage("nothing to run: give `-- PROGRAM [ARG...]` or `-c 'SHELL COMMAND'`"));
     }
-    let executor = executor(&args.policy, args.json)?;
+    let policy = layered_policy(&args.policy)?;
+    let executor = executor(&args.policy, &policy, args.json)?;
     let spec = spec(&executor, &args)?;
+    let recorded = record::begin(&args.policy, &policy, &spec)?;
     let result =
         if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
+    let recording = recorded.map_or(Ok(()), |recorded| recorded.end(result.as_ref()));
     let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
     executor.release().await;
     // This process is about to end; taking the executor apart first would only delay that.
     std::mem::forget(executor);
-    status
+    recording.and(status)
 }
 
 async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
@@ -61,13 +66,25 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
     Ok(result)
 }
 
+/// The directories that policies speak of.
+pub(crate) fn host_paths() -> Result<HostPaths, Failure> {
+    HostPaths::of_process()
+        .map_err(|error| Failure::cannot(format!("the current directory cannot be used: {error}; change to another")))
+}
+
+/// The policies that the options describe.
+pub(crate) fn layered_policy(args: &PolicyArgs) -> Result<LayeredPolicy, Failure> {
+    let host = host_paths()?;
+    LayeredPolicy::new(policy_request(args, &host), host).map_err(policy_failure)
+}
+
 /// The executor that the options describe.
-pub(crate) fn executor(args: &PolicyArgs, keep_spills: bool) -> Result<SandboxedExecutor, Failure> {
-    let host = HostPaths::of_process().map_err(|error| {
-        Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
-    })?;
-    let policy = LayeredPolicy::new(policy_request(args, &host), host).map_err(policy_failure)?;
-    let mut config = SandboxedConfig::new(Arc::new(policy));
+pub(crate) fn executor(
+    args: &PolicyArgs,
+    policy: &LayeredPolicy,
+    keep_spills: bool,
+) -> Result<SandboxedExecutor, Failure> {
+    let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.workdir.clone_from(&args.workdir);
     config.keep_spills = keep_spills;
     config.default_timeout = None;
@@ -140,18 +157,23 @@ fn print_json(result: &RunResult) -> Result<ExitCode, Failure> {
 fn report_denials(result: &RunResult) {
     let denials = result.sandbox.iter().flat_map(|sandbox| &sandbox.denials);
     for denial in denials.filter(|denial| denial.blocking) {
-        let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
-        if let Some(process) = &denial.process {
-            line.push_str(&format!(" by {}", process.comm.escape_debug()));
-        }
-        if let Some(mode) = denial.widen_to {
-            line.push_str(&format!(" (would succeed under --mode {mode})"));
-        }
-        eprintln!("{line}");
+        eprintln!("{}", denial_line(denial));
     }
 }
 
-fn status_of(result: &RunResult) -> ExitCode {
+/// One refusal on one line.
+pub(crate) fn denial_line(denial: &Denial) -> String {
+    let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
+    if let Some(process) = &denial.process {
+        line.push_str(&format!(" by {}", process.comm.escape_debug()));
+    }
+    if let Some(mode) = denial.widen_to {
+        line.push_str(&format!(" (would succeed under --mode {mode})"));
+    }
+    line
+}
+
+pub(crate) fn status_of(result: &RunResult) -> ExitCode {
     if result.timed_out {
         return ExitCode::from(TIMED_OUT);
     }

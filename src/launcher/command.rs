@@ -41,7 +41,7 @@ fn confine_and_execute(
     inherited: Inherited,
 ) -> Result<Infallible, SetupFailure> {
     let fault = plan.fault;
-    step(fault, Stage::Session, own_session)?;
+    step(fault, Stage::Session, || own_session(call.terminal.and(Some(&stdio[0]))))?;
     step(fault, Stage::Keyring, || fresh_keyring(inherited))?;
     step(fault, Stage::Rlimits, || limit_resources(plan, inherited))?;
     step(fault, Stage::Descriptors, || Ok(kernel::close_on_exec_from(3)?))?;
@@ -62,9 +62,13 @@ fn confine_and_execute(
 }
 
 /// A session and group of its own: `kill(0, ...)` then cannot reach the caller's group, and there is no controlling
-/// terminal to type into. The kernel kills this process with init; what it starts dies with the PID namespace.
-fn own_session() -> Result<(), StepError> {
+/// terminal to type into but the sandbox's own. The kernel kills this process with init; what it starts dies with the PID
+/// namespace.
+fn own_session(terminal: Option<&OwnedFd>) -> Result<(), StepError> {
     setsid()?;
+    if let Some(terminal) = terminal {
+        rustix::process::ioctl_tiocsctty(terminal).map_err(std::io::Error::from)?;
+    }
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     kernel::default_signal_handling()?;
     Ok(())

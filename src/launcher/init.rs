@@ -12,6 +12,8 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
 
 use super::mounts::Foundation;
 use super::protocol::{Call, Control, Event, Exit, Order};
@@ -62,8 +64,13 @@ type Laid = Result<Option<Foundation>, SetupFailure>;
 fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
     let Work { plan, call, socket, stdio } = work;
     let built = foundation.and_then(|foundation| build(&plan, foundation, &socket));
-    let started = built.and_then(|()| start(&plan, &call, &socket, &stdio, inherited));
-    drop(stdio);
+    let started = built.and_then(|()| {
+        let stdio = match call.terminal {
+            Some(size) => step(plan.fault, Stage::Stdio, || terminal(size, &socket))?,
+            None => stdio,
+        };
+        start(&plan, &call, &socket, &stdio, inherited)
+    });
     match started {
         Ok((main, signals)) => {
             let sandbox = Sandbox { socket, signals, main, namespaced: plan.backend == Backend::Namespaces };
@@ -137,6 +144,20 @@ fn hand_out_proxy_socket(port: u16, socket: &OwnedFd) -> Result<(), StepError> {
     let listener = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, port))?;
     wire::send(socket, &Event::ProxySocket, &[listener.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
     Ok(())
+}
+
+/// Makes a pseudo-terminal, hands one side to the host and returns the other three times. Within a private `/dev` it
+/// belongs to the sandbox's own devpts, so it has a name there and none of the host's terminals is in reach.
+fn terminal((columns, rows): (u16, u16), socket: &OwnedFd) -> Result<[OwnedFd; 3], StepError> {
+    let io = std::io::Error::from;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let host_side = rustix::pty::openpt(flags).map_err(io).at("/dev/ptmx".as_ref())?;
+    rustix::pty::unlockpt(&host_side).map_err(io)?;
+    let command_side = rustix::pty::ioctl_tiocgptpeer(&host_side, flags).map_err(io)?;
+    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&command_side, size).map_err(io)?;
+    wire::send(socket, &Event::Terminal, &[host_side.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
+    Ok([command_side.try_clone()?, command_side.try_clone()?, command_side])
 }
 
 /// Starts the command's process. The parent sleeps until it has executed its program or failed to (`CLONE_VFORK`), so

@@ -67,6 +67,9 @@ pub(crate) struct Call {
     pub(crate) environment: Vec<CString>,
     /// Absolute directory to start in.
     pub(crate) workdir: CString,
+    /// Give the command a pseudo-terminal of this size, columns and rows, in place of the descriptors that came along,
+    /// and make it its controlling terminal.
+    pub(crate) terminal: Option<(u16, u16)>,
 }
 
 /// From the sandbox to the host.
@@ -80,6 +83,8 @@ pub(crate) enum Event {
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.
     ProxySocket,
+    /// The command has a pseudo-terminal; the side that a person sits at comes as a descriptor.
+    Terminal,
     /// The command has ended and nothing of it is left.
     Exited(Exit),
 }

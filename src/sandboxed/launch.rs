@@ -16,6 +16,7 @@ use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
+use super::pty::TerminalSize;
 use super::report::{RunContext, RunFacts, Views};
 use super::sessions;
 use crate::environment::Variables;
@@ -49,16 +50,18 @@ impl SandboxedExecutor {
     pub(super) async fn launch(&self, spec: &ExecSpec) -> Result<(Launched<SandboxChild>, RunContext), ExecError> {
         let pipes = Pipes::make(spec)?;
         let began = Instant::now();
-        let (child, context) = self.launch_with([&pipes.child[0], &pipes.child[1], &pipes.child[2]], spec).await?;
+        let (child, context) =
+            self.launch_with([&pipes.child[0], &pipes.child[1], &pipes.child[2]], spec, None).await?;
         drop(pipes.child);
         Ok((Launched { child, stdout: pipes.stdout, stderr: pipes.stderr, stdin: pipes.stdin, began }, context))
     }
 
-    /// Starts a command on the given descriptors.
+    /// Starts a command on the given descriptors, or on a terminal of its own, which the context then holds.
     pub(super) async fn launch_with(
         &self,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
+        terminal: Option<TerminalSize>,
     ) -> Result<(SandboxChild, RunContext), ExecError> {
         check_workdir(&spec.workdir)?;
         let call = spec.policy.clone().unwrap_or_else(|| self.config.policy.standing());
@@ -67,7 +70,7 @@ impl SandboxedExecutor {
         loop {
             let support = self.host.support();
             let mut context = self.plan(&policy, &support, &call, spec)?;
-            match self.attempt(&mut context, stdio, spec).await? {
+            match self.attempt(&mut context, stdio, spec, terminal).await? {
                 Ok(child) => {
                     self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
                     return Ok((child, context));
@@ -129,6 +132,7 @@ impl SandboxedExecutor {
             planned,
             trace: None,
             outlet,
+            terminal: None,
             untraced,
             views,
             facts: started,
@@ -163,8 +167,10 @@ impl SandboxedExecutor {
         context: &mut RunContext,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
+        terminal: Option<TerminalSize>,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
-        let call = self.call(context, spec)?;
+        let mut call = self.call(context, spec)?;
+        call.terminal = terminal.map(|size| (size.columns, size.rows));
         let mut launcher = self.host.launcher()?;
         let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
             Ok(channel) => channel,
@@ -210,6 +216,10 @@ impl SandboxedExecutor {
                         outlet.open(socket).map_err(Lost::Proxy)?;
                     }
                 }
+                Ok((Event::Terminal, mut fds)) => {
+                    let terminal = fds.pop().ok_or_else(|| Lost::Gone("its terminal did not arrive".to_owned()))?;
+                    context.terminal = Some(terminal);
+                }
                 Ok((Event::Exited(_), _)) => {}
                 Err(error) => {
                     return Err(Lost::Gone(format!(
@@ -246,6 +256,7 @@ impl SandboxedExecutor {
             arguments: argv.collect::<Result<_, _>>()?,
             environment: entries.collect::<Result<_, _>>()?,
             workdir: c_string(spec.workdir.as_os_str(), "the workdir")?,
+            terminal: None,
         })
     }
 

@@ -10,6 +10,7 @@ mod host_state;
 mod launch;
 mod layered;
 mod outlet;
+mod pty;
 mod report;
 mod sessions;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use attached::Attachment;
 pub use config::{PolicySource, SandboxedConfig, TraceChoice};
 pub use layered::LayeredPolicy;
+pub use pty::{PtyProcess, TerminalSize};
 
 use crate::environment::Variables;
 use crate::executor::defaults::Defaults;

@@ -1,6 +1,7 @@
 //! From the outcome of a run to its facts.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub(super) struct RunContext {
     pub(super) trace: Option<TraceHandle>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
+    /// Our side of the command's terminal, when it was started on one.
+    pub(super) terminal: Option<OwnedFd>,
     /// It could not be traced and would have been.
     pub(super) untraced: bool,
     pub(super) views: Views,
