@@ -1,5 +1,7 @@
 //! The text of results: every combination of markers, in order, and nothing that a name could forge.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::path::{Path, PathBuf};
@@ -19,17 +21,22 @@ fn stream(text: &str, spill: Option<Option<&str>>) -> StreamCapture {
     }
 }
 
+/// Text of a stream, its spill when truncated, and the lines it must give.
+type Stream = (&'static str, Option<Option<&'static str>>, &'static [&'static str]);
+/// Exit code, signal, timed out, and the lines they must give.
+type End = (Option<i32>, Option<&'static str>, bool, &'static [&'static str]);
+
 /// Each dimension of a result with the lines it must give, combined with every value of every other.
 #[test]
 fn every_combination_keeps_the_order() {
-    let outs: &[(&str, Option<Option<&str>>, &[&str])] = &[
+    let outs: &[Stream] = &[
         ("", None, &[]),
         ("out\n", None, &["out"]),
         ("no newline", None, &["no newline"]),
         ("tail\n", Some(Some("/s/o")), &["tail", "[output truncated; full output: /s/o]"]),
         ("tail", Some(None), &["tail", "[output truncated; full output: (unavailable)]"]),
     ];
-    let errs: &[(&str, Option<Option<&str>>, &[&str])] = &[
+    let errs: &[Stream] = &[
         ("", None, &[]),
         ("bad\n", None, &["[stderr]", "bad"]),
         ("bad", Some(Some("/s/e")), &["[stderr]", "bad", "[output truncated; full output: /s/e]"]),
@@ -37,7 +44,7 @@ fn every_combination_keeps_the_order() {
     let hint = "[sandbox: escalation available: if the task needs this access, retry this exact command once, now, with a justification and additional_permissions {\"write\":[\"/w/f\"]} or sandbox_permissions \"workspace-write\"; the approval prompt asks the user]";
     let denied =
         ["[sandbox: file access denied under read-only mode]", "[sandbox: denied fs.create /w/f by touch]", hint];
-    let ends: &[(Option<i32>, Option<&str>, bool, &[&str])] = &[
+    let ends: &[End] = &[
         (Some(0), None, false, &[]),
         (Some(3), None, false, &["[exit code: 3]"]),
         (None, Some("SIGKILL"), false, &["[killed by signal: SIGKILL]"]),

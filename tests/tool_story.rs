@@ -1,5 +1,7 @@
 //! A scripted model drives the tools as a real one would; what counts is what is on the disk and in the event log.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod support;
 
 use std::path::Path;

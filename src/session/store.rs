@@ -42,14 +42,22 @@ impl SessionStore {
     pub fn create(&self, id: SessionId, cwd: impl AsRef<Path>) -> Result<Session, SessionError> {
         let cwd = canonical_directory(cwd.as_ref())?;
         let path = self.file(&id);
-        let file = open_options().create_new(true).open(&path).map_err(|source| match source.kind() {
-            ErrorKind::AlreadyExists => SessionError::Exists { id: id.to_string() },
-            _ => SessionError::io(format!("creating {}", path.display()), source),
-        })?;
+        // Born under another name, so that a log that is there at all begins with its first event.
+        let newborn = tempfile::Builder::new()
+            .prefix(".new-")
+            .tempfile_in(&self.dir)
+            .map_err(|source| SessionError::io(format!("creating a log in {}", self.dir.display()), source))?;
+        let file = open_options()
+            .open(newborn.path())
+            .map_err(|source| SessionError::io(format!("opening {}", newborn.path().display()), source))?;
         let (log, _) = EventLog::open(&path, file, |_| {})?;
         let inner = Mutex::new(Inner { log, state: SessionState::default() });
-        let session = Session { id, cwd, path: Some(path), recovered: None, inner };
+        let session = Session { id, cwd, path: Some(path.clone()), recovered: None, inner };
         session.record_opened()?;
+        newborn.persist_noclobber(&path).map_err(|failed| match failed.error.kind() {
+            ErrorKind::AlreadyExists => SessionError::Exists { id: session.id.to_string() },
+            _ => SessionError::io(format!("creating {}", path.display()), failed.error),
+        })?;
         self.sync()?;
         Ok(session)
     }

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use serde_json::{Value, json};
@@ -10,11 +9,12 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::bash::{Done, bash};
+use super::builder::ToolHostBuilder;
 use super::card::present_result;
 use super::definition::definitions;
-use super::environment::{EnvError, EnvRegistry};
+use super::environment::EnvRegistry;
 use super::notice::{Attachment, NoticeBoard, NoticeSink};
-use super::permissions::{ProtectedPaths, Unlisted};
+use super::permissions::ProtectedPaths;
 use super::prompt::{PromptSection, mode_section, tool_section};
 use super::render::render_run;
 use super::result::{Failure, FailureCode, ToolOutput, ToolResult};
@@ -31,7 +31,7 @@ const ARGS_MAX: usize = 1 << 20;
 /// Serves the three tools over one executor, to any number of sessions. Cheap to clone.
 #[derive(Clone)]
 pub struct ToolHost {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
 }
 
 pub(super) struct Inner {
@@ -41,83 +41,16 @@ pub(super) struct Inner {
     pub(super) environment: EnvRegistry,
     pub(super) tasks: TaskTable,
     pub(super) shutdown: CancellationToken,
-    notices: NoticeBoard,
-    watchers: Mutex<JoinSet<()>>,
-    state_mode: bool,
-}
-
-/// Puts a host together.
-pub struct ToolHostBuilder {
-    executor: Arc<dyn BashExecutor>,
-    approver: Option<Arc<dyn Approver>>,
-    protected: Arc<dyn ProtectedPaths>,
-    home: Option<PathBuf>,
-    state_mode: bool,
-}
-
-/// Why a host cannot be put together.
-#[derive(Debug, thiserror::Error)]
-pub enum HostError {
-    /// The managed environment has no home.
-    #[error(transparent)]
-    Environment(#[from] EnvError),
-}
-
-impl ToolHostBuilder {
-    /// Who approves escalations. Without one they all fail, each saying so.
-    #[must_use]
-    pub fn approver(mut self, approver: Arc<dyn Approver>) -> Self {
-        self.approver = Some(approver);
-        self
-    }
-
-    /// Which paths are protected. Without this no path can be granted by `additional_permissions`.
-    #[must_use]
-    pub fn protected_paths(mut self, protected: Arc<dyn ProtectedPaths>) -> Self {
-        self.protected = protected;
-        self
-    }
-
-    /// The harness's home, absolute: `DSH_HOME` of every command.
-    #[must_use]
-    pub fn home(mut self, home: impl Into<PathBuf>) -> Self {
-        self.home = Some(home.into());
-        self
-    }
-
-    /// Adds the prompt section `env:bash-sandbox`, which states the standing mode. Off by default.
-    #[must_use]
-    pub fn state_mode(mut self, on: bool) -> Self {
-        self.state_mode = on;
-        self
-    }
-
-    /// The host.
-    ///
-    /// # Errors
-    /// When there is no absolute home directory.
-    pub fn build(self) -> Result<ToolHost, HostError> {
-        let inner = Inner {
-            environment: EnvRegistry::new(self.home.as_deref())?,
-            executor: self.executor,
-            approver: self.approver,
-            protected: self.protected,
-            tasks: TaskTable::default(),
-            shutdown: CancellationToken::new(),
-            notices: NoticeBoard::default(),
-            watchers: Mutex::new(JoinSet::new()),
-            state_mode: self.state_mode,
-        };
-        Ok(ToolHost { inner: Arc::new(inner) })
-    }
+    pub(super) notices: NoticeBoard,
+    pub(super) watchers: Mutex<JoinSet<()>>,
+    pub(super) state_mode: bool,
 }
 
 impl ToolHost {
     /// Begins a host over an executor.
     #[must_use]
     pub fn builder(executor: Arc<dyn BashExecutor>) -> ToolHostBuilder {
-        let protected = Arc::new(Unlisted);
-        ToolHostBuilder { executor, approver: None, protected, home: None, state_mode: false }
+        ToolHostBuilder::over(executor)
     }
 
     /// The tools as a model is told of them. The escalation arguments are there exactly when the executor confines.

@@ -11,6 +11,7 @@
 
 mod args;
 mod bash;
+mod builder;
 mod card;
 mod definition;
 mod environment;
@@ -27,11 +28,12 @@ mod table;
 mod task;
 
 pub use args::AdditionalPermissions;
+pub use builder::{HostError, ToolHostBuilder};
 pub use card::{CallCard, CardContent, ResultCard, present_call, present_result};
 pub use definition::{Annotations, BASH, BASH_KILL, BASH_OUTPUT, ToolDefinition};
 pub use environment::{EnvContributor, EnvError, EnvRegistry, EnvVariable, Registration, ToolExecution};
 pub use gate::{GateError, Wanted, examine};
-pub use host::{HostError, ToolHost, ToolHostBuilder};
+pub use host::ToolHost;
 pub use marker::parse_exit_status;
 pub use notice::{Attachment, Notice, NoticeSink};
 pub use permissions::{GrantAccess, PermissionError, ProtectedList, ProtectedPaths, Protection, canonical_grant};

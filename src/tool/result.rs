@@ -38,7 +38,7 @@ pub enum ToolOutput {
         task_id: String,
     },
     /// A background task was read.
-    Read(TaskRead),
+    Read(Box<TaskRead>),
     /// A kill was asked for.
     #[serde(rename_all = "camelCase")]
     Kill {

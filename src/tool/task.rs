@@ -18,7 +18,7 @@ pub(super) fn output(inner: &Inner, session: Option<&Session>, args: Value) -> R
     let (read, command) = inner.tasks.read(&id).map_err(|why| no_task(&id, why))?;
     let denied = denied_run(&command, read.sandbox.as_ref());
     let text = render_output(&read, inner.offers(session, &command));
-    Ok(Done { denied, ..Done::new(text, ToolOutput::Read(read)) })
+    Ok(Done { denied, ..Done::new(text, ToolOutput::Read(Box::new(read))) })
 }
 
 /// `bash_kill`: ends a task, or says that it had ended.

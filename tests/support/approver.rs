@@ -1,5 +1,5 @@
 //! An approver that answers from a list and keeps what it was asked.
-#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
