@@ -19,6 +19,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
     Run(RunArgs),
+    /// Serve the tools over the Model Context Protocol on standard input and output
+    Mcp(PolicyArgs),
 }
 
 /// Options that every command about a policy takes.

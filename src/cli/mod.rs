@@ -3,6 +3,7 @@
 mod args;
 mod attach;
 mod exit;
+mod mcp;
 mod run;
 mod terminal;
 
@@ -22,6 +23,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(run) => run::run(run),
+        Command::Mcp(policy) => mcp::mcp(&policy),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

@@ -56,15 +56,21 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
 
 /// The executor that the options describe.
 pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> {
+    let (mut config, _) = config(args)?;
+    config.default_timeout = None;
+    config.max_timeout = None;
+    Ok(SandboxedExecutor::new(config)?)
+}
+
+/// The policy that the options describe, and an executor's configuration over it with the tools' time limits.
+pub(crate) fn config(args: &PolicyArgs) -> Result<(SandboxedConfig, LayeredPolicy), Failure> {
     let host = HostPaths::of_process().map_err(|error| {
         Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
     })?;
     let policy = LayeredPolicy::new(policy_request(args, &host), host)
         .map_err(|error| Failure::cannot(format!("policy: {error}")))?;
-    let mut config = SandboxedConfig::new(Arc::new(policy));
+    let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.workdir.clone_from(&args.workdir);
-    config.default_timeout = None;
-    config.max_timeout = None;
     config.require_full = args.require == Require::Full;
     config.backend = args.backend.into();
     config.trace = args.trace.into();
@@ -73,7 +79,7 @@ pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> 
         pass: args.pass_env.iter().cloned().collect(),
         terminal_defaults: false,
     };
-    Ok(SandboxedExecutor::new(config)?)
+    Ok((config, policy))
 }
 
 /// The policy that the options describe.
