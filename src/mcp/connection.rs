@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -44,6 +46,7 @@ impl Connection {
         };
         let state = tempfile::Builder::new()
             .prefix("stockade-mcp-")
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(&state_root)
             .map_err(|source| McpError::StateRoot { root: state_root, source })?;
         Ok(Self {
