@@ -122,12 +122,12 @@ where
         }
     };
     tokio::pin!(serving);
-    tokio::select! {
-        () = &mut serving => {}
-        () = gone.cancelled() => {}
-    }
+    let served = tokio::select! {
+        () = &mut serving => true,
+        () = gone.cancelled() => false,
+    };
     connection.end().await;
-    if tokio::time::timeout(FLUSH, serving).await.is_err() {
+    if !served && tokio::time::timeout(FLUSH, serving).await.is_err() {
         tracing::debug!("the client does not read its last answers");
     }
     Ok(())
