@@ -1,5 +1,6 @@
 //! stockade runs the shell commands of AI agents on Linux, confined by a mode, and says what it refused.
 
+pub mod acp;
 pub mod approval;
 pub mod denial;
 pub mod environment;
@@ -9,6 +10,7 @@ pub mod journal;
 mod kernel;
 pub mod launcher;
 pub mod local;
+pub mod mcp;
 pub mod network;
 pub mod output;
 pub mod plan;

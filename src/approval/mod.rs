@@ -6,6 +6,7 @@
 //! terminal, [`RuleApprover`] decides by written rules and hands the rest on.
 
 mod escape;
+mod question;
 mod rules;
 mod terminal;
 
@@ -17,6 +18,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 pub use escape::{escape_block, escape_line};
+pub use question::question;
 pub use rules::{ApprovalRules, Rule, RuleApprover, RuleDecision, RulesError};
 pub use terminal::TerminalApprover;
 

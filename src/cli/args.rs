@@ -26,6 +26,8 @@ pub(crate) enum Command {
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
+    /// Serve the tools over the Model Context Protocol on standard input and output
+    Mcp(PolicyArgs),
 }
 
 #[derive(Debug, Args)]

@@ -5,6 +5,7 @@ mod attach;
 mod exit;
 mod explain;
 mod journal;
+mod mcp;
 mod raw;
 mod record;
 mod run;
@@ -30,6 +31,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Shell(args) => shell::shell(&args.policy),
         Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),
+        Command::Mcp(policy) => mcp::mcp(&policy),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

@@ -84,11 +84,17 @@ pub(crate) fn executor(
     policy: &LayeredPolicy,
     keep_spills: bool,
 ) -> Result<SandboxedExecutor, Failure> {
-    let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
-    config.workdir.clone_from(&args.workdir);
+    let mut config = config(args, policy);
     config.keep_spills = keep_spills;
     config.default_timeout = None;
     config.max_timeout = None;
+    Ok(SandboxedExecutor::new(config)?)
+}
+
+/// An executor's configuration as the options describe it, with the tools' time limits.
+pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConfig {
+    let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
+    config.workdir.clone_from(&args.workdir);
     config.require_full = args.require == Require::Full;
     config.backend = args.backend.into();
     config.trace = args.trace.into();
@@ -97,7 +103,7 @@ pub(crate) fn executor(
         pass: args.pass_env.iter().cloned().collect(),
         terminal_defaults: false,
     };
-    Ok(SandboxedExecutor::new(config)?)
+    config
 }
 
 /// Options that contradict each other are bad usage; a policy that is wrong, or wrong for this host, is not.
