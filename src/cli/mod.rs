@@ -8,6 +8,7 @@ mod journal;
 mod mcp;
 mod raw;
 mod record;
+mod relay;
 mod run;
 mod shell;
 mod terminal;

@@ -20,6 +20,11 @@ impl Raw {
         Self { before }
     }
 
+    /// Nothing to make raw and nothing to put back.
+    pub(crate) const fn none() -> Self {
+        Self { before: None }
+    }
+
     /// After somebody else may have changed the settings: raw again, and back to the same settings at the end.
     pub(crate) fn enter_again(raw: &mut Self) -> Self {
         let before = raw.before.take();
