@@ -89,7 +89,8 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
 ];
 
 /// Rooms that only these may know: nobody but they may name them.
-const PRIVATE: &[(&str, &[&str])] = &[("kernel", &["launcher", "denial/trace", "denial/audit", "host", "sandboxed/pty.rs"])];
+const PRIVATE: &[(&str, &[&str])] =
+    &[("kernel", &["launcher", "denial/trace", "denial/audit", "host", "sandboxed/pty.rs"])];
 
 /// One source file, as tokens: comments are gone, strings are literals.
 struct Source {
