@@ -28,6 +28,8 @@ const HANG_UP: Duration = Duration::from_secs(5);
 
 /// Ctrl-D: what a terminal sends at the end of input.
 const END_OF_INPUT: u8 = 4;
+/// How often it is said again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Runs the shell and gives its exit status.
 pub(crate) fn shell(args: &PolicyArgs) -> Result<ExitCode, Failure> {
@@ -134,7 +136,7 @@ async fn follow(
                     resize(pty);
                 }
                 Signal::SIGCONT => {
-                    *terminal = Raw::enter_again(terminal);
+                    terminal.apply();
                     resize(pty);
                 }
                 ending => return Ok(End::Signal(ending)),
@@ -227,9 +229,10 @@ async fn type_into(pty: Arc<PtyProcess>, mut input: Receiver<Vec<u8>>) {
             return;
         }
     }
-    // The end of a pipe or file is what Ctrl-D is to a terminal.
-    if let Err(error) = pty.write(&[END_OF_INPUT]).await {
-        tracing::debug!(%error, "the shell has ended before its input");
+    // The end of a pipe or file is what Ctrl-D is to a terminal, but it lasts: a key typed while the shell changes the
+    // terminal's settings is lost.
+    while pty.write(&[END_OF_INPUT]).await.is_ok() {
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
