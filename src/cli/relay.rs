@@ -22,6 +22,8 @@ const HANG_UP: Duration = Duration::from_secs(5);
 
 /// Ctrl-D: what a terminal sends at the end of input.
 const END_OF_INPUT: u8 = 4;
+/// How often it is said again.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Why the session ended.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +45,7 @@ pub(crate) async fn session(
     let types = stdio[0].is_none();
     let pty = Arc::new(executor.start_pty_beside(spec, raw::size().unwrap_or_default(), stdio).await?);
     // From here on the terminal is raw; the guard gives it back however this function is left.
-    let mut terminal = if types { Raw::enter() } else { Raw::none() };
+    let mut terminal = Raw::enter();
     let mut screen = Screen { filter: TerminalFilter::new(), broken: false };
     let typing = if types { Some(tokio::spawn(type_into(Arc::clone(&pty), input()?))) } else { None };
     let limit = timeout_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
@@ -105,7 +107,7 @@ async fn follow(
                     resize(pty);
                 }
                 Signal::SIGCONT => {
-                    *terminal = Raw::enter_again(terminal);
+                    terminal.apply();
                     resize(pty);
                 }
                 ending => return Ok(End::Signal(ending)),
@@ -203,9 +205,10 @@ async fn type_into(pty: Arc<PtyProcess>, mut input: Receiver<Vec<u8>>) {
             return;
         }
     }
-    // The end of a pipe or file is what Ctrl-D is to a terminal.
-    if let Err(error) = pty.write(&[END_OF_INPUT]).await {
-        tracing::debug!(%error, "the command has ended before its input");
+    // The end of a pipe or file is what Ctrl-D is to a terminal, but it lasts: a key typed while the command changes the
+    // terminal's settings is lost.
+    while pty.write(&[END_OF_INPUT]).await.is_ok() {
+        tokio::time::sleep(AGAIN).await;
     }
 }
 
