@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn only_the_option_that_allows_allows() {
-        let selected = |option: &'static str| RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option));
+        let selected =
+            |option: &'static str| RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(option));
         assert_eq!(outcome(&selected(ALLOW)), ApprovalOutcome::AllowedOnce);
         assert_eq!(outcome(&selected(REJECT)), ApprovalOutcome::Rejected { reason: None });
         assert_eq!(outcome(&RequestPermissionOutcome::Cancelled), ApprovalOutcome::Cancelled);

@@ -61,7 +61,9 @@ impl Cards {
     pub fn begin(&self, id: impl Into<ToolCallId>, card: CallCard) -> (ToolCall, Pending) {
         let id = id.into();
         match card {
-            CallCard::Terminal { title, description, cwd } => self.begin_terminal(id, title, description, cwd.as_deref()),
+            CallCard::Terminal { title, description, cwd } => {
+                self.begin_terminal(id, title, description, cwd.as_deref())
+            }
             CallCard::Generic { title, raw_input, content, .. } => {
                 let call = execute(id.clone(), title)
                     .raw_input(raw_input.map(Value::String))

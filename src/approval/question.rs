@@ -36,7 +36,9 @@ pub fn question(request: &ApprovalRequest) -> String {
 
 fn wishes(request: &ApprovalRequest) -> Vec<String> {
     match &request.asks {
-        Asks::Mode(mode) if mode.confines() => vec![format!("asks for: {mode} (workspace {})", shown(&request.workspace))],
+        Asks::Mode(mode) if mode.confines() => {
+            vec![format!("asks for: {mode} (workspace {})", shown(&request.workspace))]
+        }
         Asks::Mode(mode) => vec![format!("asks for: {mode}: NO CONFINEMENT AT ALL")],
         Asks::Extra { grant, protected } => {
             let mut lines = grants(grant);

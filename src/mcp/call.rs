@@ -109,7 +109,9 @@ pub(super) async fn call(
                 let answer = answer_in(input_responses.as_ref());
                 connection.rounds.resume(handle, &name, &arguments, answer, &client.context.ct).await
             }
-            (None, true) if client.can_ask => by_rounds(connection, session, &name, arguments, &client.context.ct).await,
+            (None, true) if client.can_ask => {
+                by_rounds(connection, session, &name, arguments, &client.context.ct).await
+            }
             (None, _) => directly(connection, session, &name, arguments, &client).await,
         }
     };

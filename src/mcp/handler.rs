@@ -31,8 +31,8 @@ impl Handler {
         let mut sections = connection.tools.prompt_sections(None);
         sections.sort_by_key(|section| section.order);
         let instructions: Vec<String> = sections.into_iter().map(|section| section.text).collect();
-        let about = Implementation::new("stockade", env!("CARGO_PKG_VERSION"))
-            .with_title("stockade: confined shell commands");
+        let about =
+            Implementation::new("stockade", env!("CARGO_PKG_VERSION")).with_title("stockade: confined shell commands");
         let config = ServerConfig::new(capabilities)
             .with_server_info(about)
             .with_protocol_version(ProtocolVersion::LATEST_WITH_INITIALIZE)

@@ -99,7 +99,10 @@ mod tests {
         ] {
             assert_eq!(code(line), expected, "{}", String::from_utf8_lossy(line));
         }
-        let long = format!(r#"{{"jsonrpc":"2.0","method":"tools/call","params":{{"x":"{}"}},"id":7}}"#, "y".repeat(MESSAGE_MAX));
+        let long = format!(
+            r#"{{"jsonrpc":"2.0","method":"tools/call","params":{{"x":"{}"}},"id":7}}"#,
+            "y".repeat(MESSAGE_MAX)
+        );
         assert_eq!(code(long.as_bytes()), (Some(-32602), seven));
         assert!(matches!(read(br#"{"jsonrpc":"2.0","id":7,"method":"ping"}"#), Line::Message(_)), "the control");
     }

@@ -73,7 +73,10 @@ impl Rounds {
         cancelled: &CancellationToken,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(waiting) = self.take(handle) else {
-            return Err(ErrorData::invalid_params("this requestState is not, or no longer, known; nothing was run", None));
+            return Err(ErrorData::invalid_params(
+                "this requestState is not, or no longer, known; nothing was run",
+                None,
+            ));
         };
         if waiting.round.tool != tool || waiting.round.arguments != *arguments {
             return Err(ErrorData::invalid_params(

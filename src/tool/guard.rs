@@ -42,7 +42,8 @@ where
             session: None,
         };
         let Some(policy) = (self.0)(&call) else { return Protection::Named };
-        let watched = policy.watched.iter().filter(|_| access == GrantAccess::Write).map(|watched| watched.path.as_path());
+        let watched =
+            policy.watched.iter().filter(|_| access == GrantAccess::Write).map(|watched| watched.path.as_path());
         let ruled = policy.rules.iter().filter(|rule| protects(rule, access)).map(|rule| rule.path.as_path());
         judge(path, watched.chain(ruled))
     }
