@@ -17,10 +17,12 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::{Agent, ByteStreams, Client, Error, on_receive_notification, on_receive_request};
 use serde_json::json;
 use stockade::acp::{Call, Cards, PermissionApprover, perform};
+use stockade::denial::Grant;
+use stockade::executor::CallPolicy;
 use stockade::policy::{HostPaths, PolicyRequest, SandboxMode};
 use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
 use stockade::session::Session;
-use stockade::tool::{BASH, PolicyGuard, ToolHost, ToolOutput, ToolResult};
+use stockade::tool::{BASH, PolicyProtection, ToolHost, ToolOutput, ToolResult};
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 use tokio_util::sync::CancellationToken;
 
@@ -177,8 +179,11 @@ fn host(mode: SandboxMode) -> Result<ToolHost, Box<dyn std::error::Error>> {
     let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.grace = Duration::from_millis(500);
     let executor = SandboxedExecutor::new(config)?;
-    let guard = PolicyGuard::new(move |call: &stockade::executor::CallPolicy| policy.effective(call).ok());
-    let builder = ToolHost::builder(Arc::new(executor)).protected_paths(Arc::new(guard));
+    let protection = PolicyProtection::new(move |workspace| {
+        let (mode, workspace) = (SandboxMode::WorkspaceWrite, workspace.to_owned());
+        policy.effective(&CallPolicy { mode, workspace, extra: Grant::default(), session: None }).ok()
+    });
+    let builder = ToolHost::builder(Arc::new(executor)).protected_paths(Arc::new(protection));
     Ok(builder.approver(Arc::new(PermissionApprover::default())).build()?)
 }
 

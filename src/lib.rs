@@ -6,6 +6,7 @@ pub mod denial;
 pub mod environment;
 pub mod executor;
 pub mod host;
+pub mod journal;
 mod kernel;
 pub mod launcher;
 pub mod local;

@@ -23,7 +23,7 @@ use crate::executor::program::{SHELL_NAME, find_program, find_shell, shell_argum
 use crate::executor::{
     BashExecutor, BashProcess, BoxFuture, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin,
 };
-use crate::output::{DEFAULT_TAIL_BYTES, SPILL_CAP};
+use crate::output::{DEFAULT_TAIL_BYTES, SPILL_CAP, SPILL_PREFIX};
 use crate::policy::SandboxMode;
 
 mod group;
@@ -120,6 +120,7 @@ impl LocalExecutor {
                 stderr_bytes: config.stderr_bytes,
                 spill_root: config.spill_root,
                 spill_cap: config.spill_cap,
+                keep_spills: false,
             }),
         })
     }
@@ -158,6 +159,7 @@ impl LocalExecutor {
         let ((stdout, child_stdout), (stderr, child_stderr)) = (pipe()?, pipe()?);
         let (child_stdin, stdin) = match spec.stdin {
             Stdin::Empty => (Stdio::null(), None),
+            Stdin::Inherit => (Stdio::inherit(), None),
             Stdin::Bytes(_) => {
                 let (reader, writer) = pipe()?;
                 (Stdio::from(reader), Some(OwnedFd::from(writer)))
@@ -188,6 +190,7 @@ impl BashExecutor for LocalExecutor {
         Box::pin(async move {
             let ticket = self.engine.admit(&spec)?;
             let launched = self.launch(&spec)?;
+            self.engine.sweep_once(&[SPILL_PREFIX]);
             Ok(self.engine.run(ticket, launched, spec).await?.result)
         })
     }
@@ -196,6 +199,7 @@ impl BashExecutor for LocalExecutor {
         Box::pin(async move {
             let ticket = self.engine.admit(&spec)?;
             let launched = self.launch(&spec)?;
+            self.engine.sweep_once(&[SPILL_PREFIX]);
             let finish = Box::new(|outcome: crate::executor::engine::Outcome| -> BoxFuture<'static, RunResult> {
                 Box::pin(std::future::ready(outcome.result))
             });

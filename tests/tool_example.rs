@@ -8,9 +8,15 @@ mod harness;
 
 use std::sync::Arc;
 
+use stockade::launcher::LauncherPath;
+
+fn launcher() -> LauncherPath {
+    LauncherPath::Exact(env!("CARGO_BIN_EXE_stockade").into())
+}
+
 #[tokio::test]
 async fn the_harness_example_runs_its_story() {
-    let (results, landed) = harness::story(Arc::new(harness::SayYes)).await.unwrap();
+    let (results, landed) = harness::story(Arc::new(harness::SayYes), launcher()).await.unwrap();
     assert!(landed);
     assert!(results[0].contains("[sandbox: file access denied under read-only mode]"), "{}", results[0]);
     assert_eq!(results[1], "(no output)");
@@ -21,6 +27,6 @@ async fn the_harness_example_runs_its_story() {
 #[tokio::test]
 async fn without_a_terminal_the_file_does_not_land() {
     let nowhere = stockade::approval::TerminalApprover::on("/nonexistent/tty");
-    let (results, landed) = harness::story(Arc::new(nowhere)).await.unwrap();
+    let (results, landed) = harness::story(Arc::new(nowhere), launcher()).await.unwrap();
     assert!(!landed && results[1].contains("nobody could be asked"), "{}", results[1]);
 }

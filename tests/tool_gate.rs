@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use stockade::approval::ApprovalOutcome;
+use stockade::approval::{ApprovalFuture, ApprovalOutcome, ApprovalRequest, Approver};
 use stockade::policy::SandboxMode::{self, DangerFullAccess, ReadOnly, WorkspaceWrite};
 use stockade::session::{Session, set_sandbox_mode};
 use stockade::tool::{
@@ -122,6 +122,62 @@ fn hosts_are_exact_or_refused() {
     ] {
         assert!(host(bad).is_err(), "{bad:?} gave {:?}", host(bad));
     }
+}
+
+/// Says yes, after having switched the session to a mode and, if wanted, after the question was withdrawn.
+struct Switching(Arc<Session>, SandboxMode, Option<CancellationToken>);
+
+impl Approver for Switching {
+    fn ask<'a>(&'a self, _: &'a ApprovalRequest, _: &'a CancellationToken) -> ApprovalFuture<'a> {
+        Box::pin(async {
+            set_sandbox_mode(&self.0, self.1).unwrap();
+            if let Some(cancel) = &self.2 {
+                cancel.cancel();
+            }
+            ApprovalOutcome::AllowedOnce
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_yes_is_to_what_was_shown_and_a_late_one_to_nothing() {
+    for (before, switched, late) in [
+        (ReadOnly, DangerFullAccess, false),
+        (WorkspaceWrite, ReadOnly, false),
+        (WorkspaceWrite, WorkspaceWrite, false),
+        (ReadOnly, ReadOnly, true),
+    ] {
+        let session = Arc::new(Session::in_memory("s".parse().unwrap(), "/").unwrap());
+        set_sandbox_mode(&session, before).unwrap();
+        let executor = FakeExecutor::confining(ReadOnly);
+        let cancel = CancellationToken::new();
+        let approver = Switching(Arc::clone(&session), switched, late.then(|| cancel.clone()));
+        let guard = Arc::new(ProtectedList::default());
+        let builder = ToolHost::builder(executor.clone()).home("/h").protected_paths(guard);
+        let host = builder.approver(Arc::new(approver)).build().unwrap();
+        let wish = json!({ "write": ["/nonexistent/a"] });
+        let args =
+            json!({ "command": "true", "description": "x", "additional_permissions": wish, "justification": "Why." });
+        let result = host.call(Some(&session), "bash", args, &cancel).await;
+        assert_eq!(result.is_error, late, "{}", result.text);
+        let modes: Vec<_> = executor.ran().into_iter().map(|spec| spec.policy.unwrap().mode).collect();
+        assert_eq!(modes, if late { vec![] } else { vec![before.min(switched)] });
+    }
+}
+
+#[tokio::test]
+async fn without_a_list_of_protected_paths_no_path_is_granted() {
+    let session = Session::in_memory("s".parse().unwrap(), "/").unwrap();
+    let executor = FakeExecutor::confining(ReadOnly);
+    let approver = Scripted::answering([ApprovalOutcome::AllowedOnce]);
+    let host = ToolHost::builder(executor.clone()).home("/h").approver(approver.clone()).build().unwrap();
+    let with = |wish: Value| json!({ "command": "true", "description": "x", "additional_permissions": wish, "justification": "Why." });
+    let cancel = CancellationToken::new();
+    let refused = host.call(Some(&session), "bash", with(json!({ "read": ["/nonexistent/a"] })), &cancel).await;
+    assert!(refused.is_error && approver.asked().is_empty() && executor.ran().is_empty(), "{}", refused.text);
+    // Control: what is not a path is asked.
+    let asked = host.call(Some(&session), "bash", with(json!({ "network": ["a.example:1"] })), &cancel).await;
+    assert!(!asked.is_error, "{}", asked.text);
 }
 
 fn outcome() -> impl Strategy<Value = ApprovalOutcome> {

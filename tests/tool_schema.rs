@@ -164,3 +164,27 @@ async fn arguments_that_do_not_fit_name_what_is_wrong_and_run_nothing() {
     assert!(!result.is_error, "{}", result.text);
     assert!(unconfined.ran()[0].policy.is_none());
 }
+
+#[tokio::test]
+async fn the_typed_value_is_one_object_with_the_contracts_names() {
+    let executor = FakeExecutor::confining(ReadOnly);
+    let host = host(executor);
+    let session = Session::in_memory("s".parse().unwrap(), "/tmp").unwrap();
+    let cancel = CancellationToken::new();
+    let value = |result: stockade::tool::ToolResult| serde_json::to_value(result.structured).unwrap();
+    let args = |command: &str, background: bool| json!({ "command": command, "description": "x", "run_in_background": background });
+    let run = value(host.call(Some(&session), "bash", args("touch /denied", false), &cancel).await);
+    assert_eq!((&run["type"], &run["exitCode"], &run["timedOut"]), (&json!("run"), &json!(1), &json!(false)));
+    assert_eq!(run["sandbox"]["denials"][0]["widenTo"], "danger-full-access");
+    let started = value(host.call(Some(&session), "bash", args("sleep 600", true), &cancel).await);
+    assert_eq!(started, json!({ "type": "started", "taskId": "bash-1" }));
+    let task = json!({ "task_id": "bash-1" });
+    let read = value(host.call(Some(&session), "bash_output", task.clone(), &cancel).await);
+    assert_eq!((&read["type"], &read["status"]), (&json!("read"), &json!({ "state": "running" })));
+    let killed = value(host.call(Some(&session), "bash_kill", task.clone(), &cancel).await);
+    assert_eq!(killed, json!({ "type": "kill", "taskId": "bash-1", "killed": true }));
+    let ended = value(host.call(Some(&session), "bash_output", task, &cancel).await);
+    assert_eq!(ended["status"], json!({ "state": "killed", "signal": "SIGKILL" }));
+    let failure = value(host.call(Some(&session), "bash_kill", json!({ "task_id": "bash-9" }), &cancel).await);
+    assert_eq!((&failure["type"], &failure["code"]), (&json!("failure"), &json!("unknown-task")));
+}

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use stockade::approval::{ApprovalOutcome, Approver, Asks};
 use stockade::executor::BashExecutor;
-use stockade::policy::SandboxMode::{DangerFullAccess, ReadOnly, WorkspaceWrite};
+use stockade::policy::SandboxMode::{self, DangerFullAccess, ReadOnly, WorkspaceWrite};
 use stockade::session::{Session, SessionEvent, SessionId, SessionStore, effective_sandbox_mode, set_sandbox_mode};
 use stockade::tool::{CallCard, ProtectedList, ResultCard, ToolHost, ToolResult, present_result};
 use support::approver::{Scripted, rejected};
@@ -26,6 +26,11 @@ fn host(executor: Arc<dyn BashExecutor>, approver: Option<Arc<dyn Approver>>) ->
     }
     .build()
     .unwrap()
+}
+
+/// The confining executor of the stories that look at the disk alone: a real one can stand here.
+fn confining(mode: SandboxMode) -> Arc<dyn BashExecutor> {
+    FakeExecutor::confining(mode)
 }
 
 async fn bash(host: &ToolHost, session: &Session, command: &str, more: Value) -> ToolResult {
@@ -58,7 +63,7 @@ async fn denied_rejected_denied_granted_confined_again_across_restarts() {
     // Attempt, denial, escalation rejected.
     {
         let approver = Scripted::answering([rejected()]);
-        let host = host(FakeExecutor::confining(ReadOnly), Some(approver.clone()));
+        let host = host(confining(ReadOnly), Some(approver.clone()));
         let session = store.create(id("story"), &workspace).unwrap();
         let denied = plain(&host, &session, &touch).await;
         assert!(!denied.is_error, "a denial is a result");
@@ -86,7 +91,7 @@ async fn denied_rejected_denied_granted_confined_again_across_restarts() {
     // Another process: the refusal still stands; a new denial grounds a new question; granted, then confined again.
     {
         let approver = Scripted::answering([ApprovalOutcome::AllowedOnce]);
-        let host = host(FakeExecutor::confining(ReadOnly), Some(approver.clone()));
+        let host = host(confining(ReadOnly), Some(approver.clone()));
         let session = store.resume(&id("story")).unwrap();
         assert!(bash(&host, &session, &touch, wider("workspace-write")).await.text.contains("final"));
         assert!(approver.asked().is_empty());
@@ -113,7 +118,7 @@ async fn denied_rejected_denied_granted_confined_again_across_restarts() {
     }
 
     // And a third: the mode, and every card, from the log alone.
-    let host = host(FakeExecutor::confining(ReadOnly), None);
+    let host = host(confining(ReadOnly), None);
     let session = store.resume(&id("story")).unwrap();
     assert_eq!(host.effective_mode(Some(&session)), Some(WorkspaceWrite));
     assert!(plain(&host, &session, &format!("{touch}.5")).await.status.is_some());

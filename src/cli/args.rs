@@ -21,6 +21,78 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Serve the tools over the Model Context Protocol on standard input and output
     Mcp(PolicyArgs),
+    /// An interactive confined bash on a pseudo-terminal of its own
+    Shell(ShellArgs),
+    /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
+    Explain(ExplainArgs),
+    /// Read the execution journal
+    #[command(subcommand)]
+    Journal(JournalCommand),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShellArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print JSON: one object for the policy, or one line for each question
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// List rules about paths that do not exist, too
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// What to ask about: paths (relative ones begin at the workspace) and hosts; without any, the whole policy
+    #[arg(value_name = "PATH|HOST:PORT")]
+    pub(crate) targets: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JournalCommand {
+    /// Show records, oldest first
+    Show(ShowArgs),
+    /// Find any edit, loss or reordering and say where; exit status 1 when there is one
+    Verify(VerifyJournalArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ShowArgs {
+    /// The journal; rotated files beside it are read too
+    pub(crate) file: PathBuf,
+    /// Only records of this session
+    #[arg(long, value_name = "ID")]
+    pub(crate) session: Option<String>,
+    /// Only commands under this mode
+    #[arg(long, value_name = "MODE", value_parser = mode)]
+    pub(crate) mode: Option<SandboxMode>,
+    /// Only commands that something was denied to
+    #[arg(long)]
+    pub(crate) denied: bool,
+    /// Only records since a moment (2026-03-01T10:00:00Z) or a while ago (2h, 30m)
+    #[arg(long, value_name = "WHEN", value_parser = super::journal::since)]
+    pub(crate) since: Option<jiff::Timestamp>,
+    /// Go on with what is appended
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Print the records as they are stored
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyJournalArgs {
+    /// The journal; rotated files beside it are checked too
+    pub(crate) file: PathBuf,
+    /// A hash that an earlier check ended with, which must still be in the chain
+    #[arg(long, value_name = "HASH")]
+    pub(crate) known: Option<String>,
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Options that every command about a policy takes.
@@ -84,7 +156,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Run this through `bash -c` instead of a program
-    #[arg(short = 'c', value_name = "SHELL COMMAND", conflicts_with = "program", required_unless_present = "program")]
+    #[arg(short = 'c', value_name = "SHELL COMMAND", conflicts_with = "program")]
     pub(crate) command: Option<OsString>,
     /// The program and its arguments
     #[arg(last = true, value_name = "PROGRAM")]

@@ -36,6 +36,11 @@ impl Failure {
         if matches!(self.status, NOT_EXECUTABLE | NOT_FOUND) { Self { status: CANNOT_RUN, ..self } } else { self }
     }
 
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Says it on standard error and gives the status.
     pub(crate) fn report(self) -> ExitCode {
         eprintln!("stockade: {}", self.message);

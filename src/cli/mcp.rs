@@ -4,16 +4,20 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stockade::approval::Approver;
+use stockade::denial::Grant;
 use stockade::executor::{BashExecutor, CallPolicy};
 use stockade::mcp::{McpOptions, serve};
-use stockade::sandboxed::{PolicySource, SandboxedExecutor};
-use stockade::tool::PolicyGuard;
+use stockade::policy::SandboxMode;
+use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedExecutor};
+use stockade::tool::PolicyProtection;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::args::PolicyArgs;
 use super::exit::Failure;
-use super::run::config;
+use super::journaled::{Journaled, JournaledApprover, Recorder};
+use super::run::{config, layered_policy};
 
 /// From SIGTERM to SIGKILL: everything must be gone within a second of the client's going.
 const GRACE: Duration = Duration::from_millis(500);
@@ -29,7 +33,8 @@ pub(crate) fn mcp(args: &PolicyArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn serve_stdio(args: &PolicyArgs) -> Result<(), Failure> {
-    let (mut config, policy) = config(args)?;
+    let policy = layered_policy(args)?;
+    let mut config = config(args, &policy);
     config.grace = GRACE;
     if let Some(ms) = args.timeout_ms {
         let limit = (ms > 0).then(|| Duration::from_millis(ms));
@@ -37,14 +42,31 @@ async fn serve_stdio(args: &PolicyArgs) -> Result<(), Failure> {
         // A limit that was asked for on the command line is also allowed.
         config.max_timeout = limit.and_then(|limit| config.max_timeout.map(|cap| cap.max(limit)));
     }
-    let workspace = policy.standing().workspace;
-    let guard = PolicyGuard::new(move |call: &CallPolicy| policy.effective(call).ok());
-    let executor: Arc<dyn BashExecutor> = Arc::new(SandboxedExecutor::new(config)?);
+    let recorder = Recorder::open(args, &policy)?;
+    let mut options = McpOptions::new(policy.standing().workspace, Arc::new(protection(policy)));
+    let executor = SandboxedExecutor::new(config)?;
+    let executor: Arc<dyn BashExecutor> = match recorder {
+        Some(recorder) => {
+            let approvals = recorder.clone();
+            options.mount = Some(Box::new(|approver| {
+                Arc::new(JournaledApprover { approver, recorder: approvals }) as Arc<dyn Approver>
+            }));
+            Arc::new(Journaled { executor, recorder })
+        }
+        None => Arc::new(executor),
+    };
     let stop = stop_on_signals()?;
-    let options = McpOptions::new(workspace, Arc::new(guard));
     serve(executor, options, tokio::io::stdin(), tokio::io::stdout(), stop)
         .await
         .map_err(|error| Failure::cannot(error.to_string()))
+}
+
+/// What the policy protects in a workspace that is open otherwise.
+fn protection(policy: LayeredPolicy) -> PolicyProtection {
+    PolicyProtection::new(move |workspace| {
+        let (mode, workspace) = (SandboxMode::WorkspaceWrite, workspace.to_owned());
+        policy.effective(&CallPolicy { mode, workspace, extra: Grant::default(), session: None }).ok()
+    })
 }
 
 /// Fires on the signals by which clients end their servers.

@@ -3,8 +3,14 @@
 mod args;
 mod attach;
 mod exit;
+mod explain;
+mod journal;
+mod journaled;
 mod mcp;
+mod raw;
+mod record;
 mod run;
+mod shell;
 mod terminal;
 
 use std::process::ExitCode;
@@ -23,6 +29,9 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(run) => run::run(run),
+        Command::Shell(args) => shell::shell(&args.policy),
+        Command::Explain(args) => explain::explain(&args),
+        Command::Journal(command) => journal::journal(&command),
         Command::Mcp(policy) => mcp::mcp(&policy),
     };
     done.unwrap_or_else(|failure| failure.report())

@@ -5,40 +5,52 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nix::sys::signal::Signal;
+use stockade::denial::Denial;
 use stockade::environment::EnvironmentPolicy;
-use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Timeout};
-use stockade::policy::{CliRule, HostPaths, PolicyRequest};
+use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin, Timeout};
+use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest};
 use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
 
 use super::args::{PolicyArgs, Require, RunArgs};
 use super::attach::attachment;
 use super::exit::{CANNOT_RUN, Failure};
+use super::record;
 use super::terminal::Saved;
 
 /// The time limit ended the command.
-const TIMED_OUT: u8 = 124;
+pub(crate) const TIMED_OUT: u8 = 124;
 
 /// Runs one command and turns how it went into an exit status.
 pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let json = args.json;
-    let done = runtime()?.block_on(run_confined(args));
+    let runtime = runtime()?;
+    let done = runtime.block_on(run_confined(args));
+    std::mem::forget(runtime);
     if json { done.map_err(Failure::without_program_statuses) } else { done }
 }
 
 /// One thread is enough for one command, and costs the least to start.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}")))
 }
 
 async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
-    let executor = executor(&args.policy)?;
+    if args.command.is_none() && args.program.is_empty() {
+        return Err(Failure::usage("nothing to run: give `-- PROGRAM [ARG...]` or `-c 'SHELL COMMAND'`"));
+    }
+    let policy = layered_policy(&args.policy)?;
+    let executor = executor(&args.policy, &policy, args.json)?;
     let spec = spec(&executor, &args)?;
+    let recorded = record::begin(&args.policy, &policy, &spec)?;
     let result =
         if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
+    let recording = recorded.map_or(Ok(()), |recorded| recorded.end(result.as_ref()));
     let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
     executor.release().await;
-    status
+    // This process is about to end; taking the executor apart first would only delay that.
+    std::mem::forget(executor);
+    recording.and(status)
 }
 
 async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
@@ -54,21 +66,33 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
     Ok(result)
 }
 
+/// The directories that policies speak of.
+pub(crate) fn host_paths() -> Result<HostPaths, Failure> {
+    HostPaths::of_process()
+        .map_err(|error| Failure::cannot(format!("the current directory cannot be used: {error}; change to another")))
+}
+
+/// The policies that the options describe.
+pub(crate) fn layered_policy(args: &PolicyArgs) -> Result<LayeredPolicy, Failure> {
+    let host = host_paths()?;
+    LayeredPolicy::new(policy_request(args, &host), host).map_err(policy_failure)
+}
+
 /// The executor that the options describe.
-pub(crate) fn executor(args: &PolicyArgs) -> Result<SandboxedExecutor, Failure> {
-    let (mut config, _) = config(args)?;
+pub(crate) fn executor(
+    args: &PolicyArgs,
+    policy: &LayeredPolicy,
+    keep_spills: bool,
+) -> Result<SandboxedExecutor, Failure> {
+    let mut config = config(args, policy);
+    config.keep_spills = keep_spills;
     config.default_timeout = None;
     config.max_timeout = None;
     Ok(SandboxedExecutor::new(config)?)
 }
 
-/// The policy that the options describe, and an executor's configuration over it with the tools' time limits.
-pub(crate) fn config(args: &PolicyArgs) -> Result<(SandboxedConfig, LayeredPolicy), Failure> {
-    let host = HostPaths::of_process().map_err(|error| {
-        Failure::cannot(format!("the current directory cannot be used: {error}; change to another"))
-    })?;
-    let policy = LayeredPolicy::new(policy_request(args, &host), host)
-        .map_err(|error| Failure::cannot(format!("policy: {error}")))?;
+/// An executor's configuration over the policies, with the time limits of tools.
+pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConfig {
     let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.workdir.clone_from(&args.workdir);
     config.require_full = args.require == Require::Full;
@@ -79,7 +103,15 @@ pub(crate) fn config(args: &PolicyArgs) -> Result<(SandboxedConfig, LayeredPolic
         pass: args.pass_env.iter().cloned().collect(),
         terminal_defaults: false,
     };
-    Ok((config, policy))
+    config
+}
+
+/// Options that contradict each other are bad usage; a policy that is wrong, or wrong for this host, is not.
+fn policy_failure(error: PolicyError) -> Failure {
+    match error {
+        PolicyError::Conflict { .. } | PolicyError::NoSuchPolicy { .. } => Failure::usage(error.to_string()),
+        _ => Failure::cannot(format!("policy: {error}")),
+    }
 }
 
 /// The policy that the options describe.
@@ -109,6 +141,7 @@ fn spec(executor: &SandboxedExecutor, args: &RunArgs) -> Result<ExecSpec, Failur
         None => CommandLine::Program(args.program.clone()),
     };
     let mut request = ExecRequest::new(command);
+    request.stdin = Stdin::Inherit;
     request.timeout = match args.policy.timeout_ms {
         None | Some(0) => Timeout::None,
         Some(ms) => Timeout::After(std::time::Duration::from_millis(ms)),
@@ -130,18 +163,23 @@ fn print_json(result: &RunResult) -> Result<ExitCode, Failure> {
 fn report_denials(result: &RunResult) {
     let denials = result.sandbox.iter().flat_map(|sandbox| &sandbox.denials);
     for denial in denials.filter(|denial| denial.blocking) {
-        let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
-        if let Some(process) = &denial.process {
-            line.push_str(&format!(" by {}", process.comm.escape_debug()));
-        }
-        if let Some(mode) = denial.widen_to {
-            line.push_str(&format!(" (would succeed under --mode {mode})"));
-        }
-        eprintln!("{line}");
+        eprintln!("{}", denial_line(denial));
     }
 }
 
-fn status_of(result: &RunResult) -> ExitCode {
+/// One refusal on one line.
+pub(crate) fn denial_line(denial: &Denial) -> String {
+    let mut line = format!("stockade: denied {} {}", denial.kind, denial.target().escape_debug());
+    if let Some(process) = &denial.process {
+        line.push_str(&format!(" by {}", process.comm.escape_debug()));
+    }
+    if let Some(mode) = denial.widen_to {
+        line.push_str(&format!(" (would succeed under --mode {mode})"));
+    }
+    line
+}
+
+pub(crate) fn status_of(result: &RunResult) -> ExitCode {
     if result.timed_out {
         return ExitCode::from(TIMED_OUT);
     }

@@ -5,7 +5,7 @@ use super::locate::Locator;
 use super::merge::{Accesses, Joined};
 use super::refusal::{fails_anyway, loopback, peer_refused};
 use super::stderr::{Mention, Subject, command_peers, read_messages};
-use super::{Denial, DenialKind, Observation, PolicyViews, RunEvidence, Target, TraceCoverage, Witness};
+use super::{Denial, DenialClass, DenialKind, Observation, PolicyViews, RunEvidence, Target, TraceCoverage, Witness};
 
 /// Denials kept of one run; the rest are counted.
 pub const MAX_DENIALS: usize = 200;
@@ -52,8 +52,8 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
     let call = seen.syscall.as_deref().unwrap_or("");
     let exclusive = ["mkdir", "mknod", "link", "symlink"].iter().any(|name| call.starts_with(name));
     match &seen.target {
-        // An abstract socket has no file.
-        Target::Path(path) if path.to_string_lossy().starts_with('@') => true,
+        // With its errno the witness looked itself, at the time and from inside. An abstract socket has no file.
+        Target::Path(path) if seen.errno.is_some() || path.to_string_lossy().starts_with('@') => true,
         Target::Path(path) if !path.starts_with("/proc") => !fails_anyway(seen.kind, path, exclusive, views.host),
         Target::Net { host, port } if seen.kind == DenialKind::NetConnect && loopback(host).is_some() => {
             peer_refused(views.effective, host, *port, views.host)
@@ -73,7 +73,8 @@ fn read_text(evidence: &RunEvidence<'_>, locator: &Locator<'_>, accesses: &mut A
     // Test runners print failures on standard output; with nothing on the other stream those are the command's messages.
     let stdout_speaks = merged || evidence.stderr.trim_ascii().is_empty();
     let relayed = super::hints::only_relays(evidence.command);
-    for (at, mention) in mentions.iter().enumerate() {
+    for (at, mention) in mentions.into_iter().enumerate() {
+        let mention = &locator.completed(mention);
         if super::hints::prints_literally(evidence.command, &mention.text)
             || relayed && quoted_from_elsewhere(mention, evidence.command)
             || accesses.note(mention, locator)
@@ -167,7 +168,11 @@ fn bound(accesses: Vec<Joined>, blocking: Vec<bool>) -> (Vec<(Joined, bool)>, u6
 
 fn denial(joined: Joined, blocking: bool, views: &PolicyViews<'_>) -> Denial {
     let (widen_to, grant) = super::cure::cure(&joined, views);
-    let best = joined.best;
+    let mut best = joined.best;
+    if best.kind.class() != DenialClass::FileAccess {
+        // The words tell reading from writing a file; elsewhere the kind says it all.
+        best.access.clear();
+    }
     let (path, host, port) = match best.target {
         Target::Path(path) => (Some(path), None, None),
         Target::Net { host, port } => (None, Some(host), port),

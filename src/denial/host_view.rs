@@ -270,6 +270,54 @@ mod tests {
         assert!(!ProcessHostView::new().listens(address.ip(), address.port()));
     }
 
+    /// The same tests as an ordinary user: what root may do proves little about permissions.
+    #[test]
+    fn an_ordinary_user_sees_other_answers() {
+        if !geteuid().is_root() {
+            return; // This is the ordinary user; the other tests ran as one.
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let copy = dir.path().join("tests");
+        std::fs::copy(std::env::current_exe().unwrap(), &copy).unwrap();
+        for path in [dir.path(), &copy] {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        let sticky = dir.path().join("sticky");
+        std::fs::create_dir(&sticky).unwrap();
+        std::fs::set_permissions(&sticky, PermissionsExt::from_mode(0o1777)).unwrap();
+        std::fs::write(sticky.join("of-root"), "x").unwrap();
+        std::fs::set_permissions(sticky.join("of-root"), PermissionsExt::from_mode(0o666)).unwrap();
+        for test in ["permissions_are_those_of_this_user", "a_sticky_directory_keeps_the_files_of_others"] {
+            let status = std::process::Command::new("setpriv")
+                .args(["--reuid=1500", "--regid=1500", "--clear-groups"])
+                .arg(&copy)
+                .args(["--exact", &format!("denial::host_view::tests::{test}"), "--include-ignored"])
+                .env("STICKY", &sticky)
+                .env_remove("TMPDIR")
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&status.stdout);
+            assert!(status.status.success() && text.contains("1 passed"), "{test}: {text}");
+        }
+    }
+
+    #[test]
+    #[ignore = "run as an ordinary user by an_ordinary_user_sees_other_answers"]
+    fn a_sticky_directory_keeps_the_files_of_others() {
+        let sticky = PathBuf::from(std::env::var_os("STICKY").unwrap());
+        let view = ProcessHostView::new();
+        let theirs = sticky.join("of-root");
+        assert!(view.permits(HostAccess::Write, &theirs));
+        assert!(!view.permits(HostAccess::Remove, &theirs));
+        assert!(!view.permits(HostAccess::Metadata, &theirs));
+        assert!(!view.permits(HostAccess::Owner, &theirs));
+        assert!(view.permits(HostAccess::Create, &sticky.join("mine")));
+        std::fs::write(sticky.join("mine"), "x").unwrap();
+        assert!(view.permits(HostAccess::Remove, &sticky.join("mine")));
+        assert!(view.permits(HostAccess::Metadata, &sticky.join("mine")));
+        assert!(!view.is_privileged());
+    }
+
     #[test]
     fn permissions_are_those_of_this_user() {
         let dir = tempfile::tempdir().unwrap();
@@ -281,7 +329,6 @@ mod tests {
         assert!(!view.permits(HostAccess::Create, &dir.path().join("no/new")));
         assert!(view.permits(HostAccess::Remove, &file));
         assert!(!view.permits(HostAccess::Remove, &dir.path().join("new")));
-        assert!(!view.permits(HostAccess::Write, Path::new("/proc/version")));
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o555)).unwrap();
         // Root writes where the mode says otherwise; an ordinary user does not.
         assert_eq!(view.permits(HostAccess::Create, &dir.path().join("new")), geteuid().is_root());

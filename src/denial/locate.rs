@@ -58,11 +58,7 @@ impl<'a> Locator<'a> {
     pub(super) fn locate(&self, mention: &Mention) -> Option<Observation> {
         match &mention.subject {
             Subject::Host { host, port } => self.peer(mention, host, *port),
-            Subject::InCommand if mention.call.as_deref() == Some("sqlite") => {
-                let database = super::hints::database_in(self.evidence.command)?;
-                self.without_reason(mention, &database)
-            }
-            Subject::InCommand => self.peer_in_command(mention),
+            Subject::InCommand => None,
             Subject::Path(path) if mention.verb == Verb::Socket => self.socket(mention, path),
             Subject::Path(path) if mention.cause.is_none() => self.without_reason(mention, path),
             Subject::Path(path) => self.candidates(path).into_iter().find_map(|path| self.path(mention, path)),
@@ -129,11 +125,13 @@ impl<'a> Locator<'a> {
             Verb::Create => DenialKind::FsCreate,
             Verb::OpenWrite if state == FileState::Directory => DenialKind::FsMetadata,
             Verb::OpenWrite => open,
-            Verb::Truncate => DenialKind::FsTruncate,
+            Verb::Truncate if state.exists() => DenialKind::FsTruncate,
+            Verb::Truncate => open,
             Verb::Remove => DenialKind::FsRemove,
             Verb::Rename => DenialKind::FsRename,
             Verb::Metadata => DenialKind::FsMetadata,
-            Verb::Read if cause == Cause::ReadOnly => open,
+            // Reading what is not there ends in ENOENT, and never in EROFS: this was an output.
+            Verb::Read if cause == Cause::ReadOnly || state == FileState::Missing => open,
             Verb::Read => DenialKind::FsRead,
             Verb::Execute => DenialKind::FsExecute,
             Verb::Mount => DenialKind::Mount,
@@ -173,7 +171,14 @@ impl<'a> Locator<'a> {
             return Some(DenialKind::FsRead);
         }
         let known_speaker = mention.program.as_deref().is_some_and(super::hints::is_runtime);
-        let bare_word = matches!(&mention.subject, Subject::Path(printed) if !printed.contains('/'));
+        let in_command = |printed: &str| {
+            self.evidence
+                .command
+                .split(|c: char| !c.is_alphanumeric() && !"._-+".contains(c))
+                .any(|word| word == printed)
+        };
+        let bare_word =
+            matches!(&mention.subject, Subject::Path(printed) if !printed.contains('/') && !in_command(printed));
         if cause != Cause::ReadOnly {
             let readable = self.views.host.permits(HostAccess::Read, path);
             let script = state == FileState::File && !self.views.host.permits(HostAccess::Execute, path);
@@ -246,14 +251,23 @@ impl<'a> Locator<'a> {
         peer_refused(self.views.effective, host, port, self.views.host).then(|| self.sighting(mention, kind, target))
     }
 
-    /// The message names no peer; the command line does when it names exactly one.
-    fn peer_in_command(&self, mention: &Mention) -> Option<Observation> {
-        let peers = command_peers(self.evidence.command);
-        match peers.as_slice() {
-            [(host, port)] => self.peer(mention, host, *port),
-            [] if mention.call.as_deref() == Some("pip") => self.peer(mention, "pypi.org", Some(443)),
-            _ => None,
+    /// The message with the object that only the command line names filled in, where it names exactly one.
+    pub(super) fn completed(&self, mention: Mention) -> Mention {
+        if mention.subject != Subject::InCommand {
+            return mention;
         }
+        let subject = if mention.call.as_deref() == Some("sqlite") {
+            super::hints::database_in(self.evidence.command).map(Subject::Path)
+        } else {
+            match command_peers(self.evidence.command).as_slice() {
+                [(host, port)] => Some(Subject::Host { host: host.clone(), port: *port }),
+                [] if mention.call.as_deref() == Some("pip") => {
+                    Some(Subject::Host { host: "pypi.org".to_owned(), port: Some(443) })
+                }
+                _ => None,
+            }
+        };
+        Mention { subject: subject.unwrap_or(Subject::InCommand), ..mention }
     }
 
     /// An operation without an object: every confining mode refuses it, whatever its arguments.

@@ -43,6 +43,10 @@ impl Joined {
         self.only_warned &= mention.warning;
         self.temporary |= mention.temporary;
         self.add_witness(Witness::Stderr);
+        if mention.verb == Verb::Truncate && self.best.kind == DenialKind::FsWrite {
+            // The file was opened for writing in order to shorten it.
+            self.best.kind = DenialKind::FsTruncate;
+        }
         let errno = mention.cause.and_then(super::host_errors::Cause::errno);
         if self.best.errno.is_none() {
             self.best.errno = errno.map(str::to_owned);
@@ -117,8 +121,11 @@ impl Accesses {
         let known = self.by_target.get(&observation.target).and_then(|indices| {
             indices.iter().copied().find(|index| {
                 let best = &self.list[*index].best;
-                let same_call = !nameless || best.syscall == observation.syscall;
-                same_call && one_access(best.kind, observation.kind, same_process(best, &observation))
+                let together = same_process(best, &observation);
+                // A program that is refused the new mount calls goes on to try the old one.
+                let retried = together && matches!(best.kind, DenialKind::Mount | DenialKind::Namespace);
+                let same_call = !nameless || retried || best.syscall == observation.syscall;
+                same_call && one_access(best.kind, observation.kind, together)
             })
         });
         if let Some(index) = known {
@@ -133,7 +140,15 @@ impl Accesses {
 
     /// The known access a message is about; marked as shown.
     pub(super) fn note(&mut self, mention: &Mention, locator: &Locator<'_>) -> bool {
+        let operation = match mention.verb {
+            Verb::Mount => Some(DenialKind::Mount),
+            Verb::Namespace => Some(DenialKind::Namespace),
+            Verb::Ptrace => Some(DenialKind::Ptrace),
+            Verb::Privilege => Some(DenialKind::Capability),
+            _ => None,
+        };
         let index = match &mention.subject {
+            _ if operation.is_some() => self.list.iter().rposition(|joined| Some(joined.best.kind) == operation),
             Subject::Path(path) => self.at_path(path, mention, locator),
             Subject::Two(from, to) => {
                 self.at_path(from, mention, locator).or_else(|| self.at_path(to, mention, locator))
@@ -159,6 +174,16 @@ impl Accesses {
             let fits = |index: &&usize| mention_fits(mention, &self.list[**index]);
             return indices.iter().find(fits).or(indices.last()).copied();
         }
+        // What follows from a refused mkdir: the names beneath it are missing too.
+        if mention.cause == Some(super::host_errors::Cause::Missing) {
+            let follows = |joined: &Joined| match &joined.best.target {
+                Target::Path(made) => {
+                    joined.best.kind == DenialKind::FsCreate && paths.iter().any(|path| path.starts_with(made))
+                }
+                _ => false,
+            };
+            return self.list.iter().rposition(follows);
+        }
         // A directory the text does not tell of (a script's own `cd`): the end of the path has to do.
         let relative = printed.trim_start_matches("./").trim_start_matches("../");
         if relative.starts_with('/') || relative.is_empty() || relative.contains("..") {
@@ -182,12 +207,7 @@ impl Accesses {
             }
             _ => false,
         });
-        let name_server = || {
-            self.list.iter().position(|joined| {
-                let asks = matches!(&joined.best.target, Target::Net { port: Some(53), .. });
-                asks && joined.best.kind == DenialKind::NetConnect
-            })
-        };
+        let name_server = || self.list.iter().position(asks_a_name_server);
         same.or_else(|| (verb == Verb::Resolve).then(name_server).flatten())
     }
 
@@ -196,6 +216,7 @@ impl Accesses {
         use super::host_errors::Cause;
         let Some(cause) = mention.cause else { return };
         let files = matches!(cause, Cause::Access | Cause::Perm | Cause::ReadOnly | Cause::CrossDevice | Cause::Busy);
+        let operation = matches!(cause, Cause::Access | Cause::Perm | Cause::NoSyscall);
         let class = if files { DenialClass::FileAccess } else { DenialClass::NetworkAccess };
         let by_program = |joined: &Joined| match (&mention.program, &joined.best.process) {
             (Some(program), Some(process)) => process.comm.starts_with(program.as_str()),
@@ -203,7 +224,7 @@ impl Accesses {
         };
         let found = self.list.iter_mut().rev().find(|joined| {
             let errno_fits = joined.best.errno.is_none() || joined.best.errno.as_deref() == cause.errno();
-            joined.best.kind.class() == class
+            (joined.best.kind.class() == class || operation && joined.best.kind.class() == DenialClass::Operation)
                 && !joined.shown
                 && errno_fits
                 && !super::blocking::in_passing_by_nature(&joined.best)
@@ -216,18 +237,24 @@ impl Accesses {
 
     /// Datagrams to name servers are one look-up: of the name a message told, or of the only name in the command.
     pub(super) fn fold_lookups(&mut self, only_name: Option<&str>) {
-        let is_query = |joined: &Joined| {
-            joined.best.kind == DenialKind::NetConnect
-                && matches!(joined.best.target, Target::Net { port: Some(53), .. })
-        };
-        let told = self.list.iter().position(|joined| joined.best.kind == DenialKind::NetResolve);
+        let told = self
+            .list
+            .iter()
+            .position(|joined| joined.best.kind == DenialKind::NetResolve && !asks_a_name_server(joined));
         let lookup = told.or_else(|| {
-            let first = self.list.iter().position(is_query)?;
+            let first = self.list.iter().position(asks_a_name_server)?;
             self.list[first].best.kind = DenialKind::NetResolve;
             self.list[first].best.target = Target::Net { host: only_name?.to_owned(), port: None };
             Some(first)
         });
         let Some(lookup) = lookup else { return };
+        let Target::Net { host: name, .. } = &self.list[lookup].best.target else { return };
+        // Resolvers try the name with each search domain behind it.
+        let longer = format!("{name}.");
+        let is_query = |joined: &Joined| {
+            let searched = matches!(&joined.best.target, Target::Net { host, .. } if host.starts_with(&longer));
+            asks_a_name_server(joined) || joined.best.kind == DenialKind::NetResolve && searched
+        };
         let (queries, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.list)
             .into_iter()
             .enumerate()
@@ -251,6 +278,16 @@ impl Accesses {
 
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Joined> {
         self.list.iter_mut()
+    }
+}
+
+/// A look-up of which only the server is known, not the name.
+fn asks_a_name_server(joined: &Joined) -> bool {
+    let Target::Net { host, port } = &joined.best.target else { return false };
+    match joined.best.kind {
+        DenialKind::NetConnect => *port == Some(53),
+        DenialKind::NetResolve => host.parse::<std::net::IpAddr>().is_ok(),
+        _ => false,
     }
 }
 

@@ -31,9 +31,13 @@ pub(super) fn path_refused(policy: &EffectivePolicy, kind: DenialKind, path: &Pa
     let decision = policy.decide(path);
     match kind {
         DenialKind::FsRead | DenialKind::FsExecute => !decision.readable && host.state(path).exists(),
-        // A path that a rule stands on, or that has one beneath it, is (or holds) a mount point: the kernel answers
-        // EBUSY to its removal and renaming even where writing is allowed.
-        DenialKind::FsRemove | DenialKind::FsRename => !decision.writable || holds_a_rule(policy, path),
+        // A path that a rule stands on, or that has one beneath it, is (or holds) a mount point, and so is a pinned
+        // directory: the kernel answers EBUSY to its removal and renaming even where writing is allowed.
+        DenialKind::FsRemove | DenialKind::FsRename => {
+            !decision.writable
+                || holds_a_rule(policy, path)
+                || policy.pinned.iter().any(|pinned| pinned.starts_with(path))
+        }
         DenialKind::UnixConnect => (!decision.writable || decision.private) && host.state(path) == FileState::Socket,
         _ => !decision.writable,
     }

@@ -7,7 +7,7 @@
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
@@ -20,7 +20,7 @@ use super::reading::{Reading, feed};
 use super::registry::{Registry, Ticket};
 use super::stop::{Cause, Stops, at};
 use super::{BoxFuture, ExecError, ExecSpec, RunResult, Stdin};
-use crate::output::{Capture, SpillStore, readable_end};
+use crate::output::{Capture, SpillStore, readable_end, sweep_in_background};
 
 /// How long what was killed may take to disappear before the result is given without waiting for it.
 const VANISHING: Duration = Duration::from_secs(2);
@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) spill_root: PathBuf,
     /// Largest spill of one stream, bytes.
     pub(crate) spill_cap: u64,
+    /// Spills outlive the executor.
+    pub(crate) keep_spills: bool,
 }
 
 /// A command that has been started, and our ends of its pipes.
@@ -85,14 +87,19 @@ pub(crate) struct Engine {
     settings: Settings,
     registry: Registry,
     spills: Arc<SpillStore>,
+    swept: Once,
 }
 
 impl Engine {
-    /// Removes what dead executors left in the spill root, then stands ready.
+    /// Stands ready.
     pub(crate) fn new(settings: Settings) -> Self {
-        let spills = SpillStore::new(settings.spill_root.clone(), settings.spill_cap);
-        spills.sweep();
-        Self { settings, registry: Registry::default(), spills: Arc::new(spills) }
+        let spills = SpillStore::new(settings.spill_root.clone(), settings.spill_cap, settings.keep_spills);
+        Self { settings, registry: Registry::default(), spills: Arc::new(spills), swept: Once::new() }
+    }
+
+    /// Removes, once and in the background, what dead executors left under any of `prefixes` in the spill root.
+    pub(crate) fn sweep_once(&self, prefixes: &'static [&'static str]) {
+        self.swept.call_once(|| sweep_in_background(self.settings.spill_root.clone(), prefixes));
     }
 
     /// Leave to start a command: to be asked for before it is started, and handed to [`Self::run`] or [`Self::start`].

@@ -48,7 +48,10 @@ pub enum ExecError {
         searched: String,
     },
     /// The program does not exist (exit status 127 on the command line).
-    #[error("{program}: not found on the command's PATH")]
+    #[error(
+        "{program}: not found: there is no such program {}, or the interpreter that it names is missing",
+        if program.contains('/') { "at this path" } else { "on the command's PATH" }
+    )]
     NotFound {
         /// What was asked for.
         program: String,

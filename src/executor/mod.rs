@@ -50,6 +50,10 @@ pub trait BashExecutor: Send + Sync {
     /// The default mode when this executor confines, `None` when it does not.
     fn sandbox_mode(&self) -> Option<SandboxMode>;
 
+    /// A session has ended: what is kept for it, such as its private `/tmp`, is removed. Commands of it that still run
+    /// keep what they have open. By default nothing is kept.
+    fn end_session(&self, _session: &str) {}
+
     /// Kills everything that runs and waits until it is gone. Later calls fail with [`ExecError::Disposed`].
     fn dispose(&self) -> BoxFuture<'_, ()>;
 }

@@ -29,6 +29,8 @@ pub enum Stdin {
     Empty,
     /// These bytes, then end of file.
     Bytes(Vec<u8>),
+    /// This process's own standard input, for programs that wrap one command.
+    Inherit,
 }
 
 /// How long a command may run.

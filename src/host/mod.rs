@@ -8,5 +8,5 @@
 mod sockets;
 mod support;
 
-pub use sockets::pathname_sockets;
+pub use sockets::socket_names;
 pub use support::{HostError, HostSupport, NamespaceRoute};

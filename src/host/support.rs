@@ -116,10 +116,19 @@ impl HostSupport {
                 less.network_namespace = true;
             }
             Stage::Proc if self.fresh_proc => less.fresh_proc = false,
+            _ if foundation_is_refused(failure, errno) => less.namespaces = NamespaceRoute::Refused,
             _ => return None,
         }
         Some(less)
     }
+}
+
+/// Namespaces can be had and mounting in them cannot (a filter, a security module). These are the first mount calls of
+/// any sandbox; they name no path of a policy, whose own permissions would be no reason to do without mounts.
+fn foundation_is_refused(failure: &SetupFailure, errno: Errno) -> bool {
+    let of_no_policy = failure.stage == Stage::Dev || failure.path.is_none();
+    let stages = [Stage::BindSources, Stage::Dev, Stage::Binds];
+    stages.contains(&failure.stage) && of_no_policy && [Errno::EPERM, Errno::EACCES, Errno::ENOSYS].contains(&errno)
 }
 
 /// `ENOSPC` from clone means that a quota of namespaces is used up; a quota of zero is a switch, not a shortage.
@@ -176,8 +185,20 @@ mod tests {
         for errno in [Errno::ENOMEM, Errno::EAGAIN, Errno::EMFILE, Errno::ENOENT] {
             assert_eq!(host().without(&failure(Stage::Namespaces, errno)), None, "{errno}");
         }
-        for stage in [Stage::Landlock, Stage::Seccomp, Stage::NoNewPrivs, Stage::Capabilities, Stage::Binds] {
+        for stage in [Stage::Landlock, Stage::Seccomp, Stage::NoNewPrivs, Stage::Capabilities] {
             assert_eq!(host().without(&failure(stage, Errno::EPERM)), None, "{stage}");
+        }
+        let of_a_rule = SetupFailure { path: Some("/secret".into()), ..failure(Stage::Binds, Errno::EACCES) };
+        assert_eq!(host().without(&of_a_rule), None);
+    }
+
+    #[test]
+    fn mounts_that_are_refused_are_done_without() {
+        for (stage, errno) in
+            [(Stage::BindSources, Errno::ENOSYS), (Stage::Dev, Errno::EPERM), (Stage::Binds, Errno::EPERM)]
+        {
+            let less = host().without(&failure(stage, errno)).unwrap();
+            assert_eq!(less.namespaces, NamespaceRoute::Refused, "{stage}");
         }
     }
 }

@@ -20,5 +20,5 @@ pub(crate) use keyring::join_fresh_session_keyring;
 pub(crate) use landlock::landlock_abi;
 pub(crate) use loopback::bring_loopback_up;
 pub(crate) use mount::{MountAttr, clone_tree, fs_context, move_mount_onto, set_mount_attr, set_mount_attr_beneath};
-pub(crate) use process::{default_signal_handling, exit_now, lower_limit, pidfd_kill};
+pub(crate) use process::{default_signal_handling, exit_now, lower_limit, pidfd_kill, wipe_arguments_and_environment};
 pub(crate) use seccomp::{install_filter, install_filter_with_listener, send_descriptor};

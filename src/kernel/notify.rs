@@ -125,7 +125,8 @@ pub(crate) fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> 
         _ => None,
     });
     let raw = received.next().ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))?;
-    // SAFETY: the kernel has just installed this descriptor for this message, which has room for one, and nothing else knows it.
+    // SAFETY: the kernel has just installed this descriptor for this message, which has room for one, and nothing
+    // else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
@@ -150,7 +151,8 @@ pub(crate) fn read_memory(tid: u32, address: u64, into: &mut [u8]) -> io::Result
         libc::iovec { iov_base: start.wrapping_add(first) as *mut libc::c_void, iov_len: into.len() - first },
     ];
     let pieces = if remote[1].iov_len == 0 { 1 } else { 2 };
-    // SAFETY: the one local piece is `into`, borrowed mutably; remote addresses are the other process's and are checked by the kernel.
+    // SAFETY: the one local piece is `into`, borrowed mutably; remote addresses are the other process's and are
+    // checked by the kernel.
     let count = unsafe { libc::process_vm_readv(pid, &raw const local, 1, remote.as_ptr(), pieces, 0) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }

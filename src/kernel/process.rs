@@ -54,3 +54,21 @@ pub(crate) fn exit_now(status: i32) -> ! {
     // SAFETY: _exit takes no memory and does not return.
     unsafe { libc::_exit(status) }
 }
+
+/// Overwrites the arguments and the environment that this process was executed with, where `/proc/PID/cmdline` and
+/// `environ` read them. For a fork that goes on as another program: `std::env` is empty for it afterwards.
+///
+/// # Errors
+/// `ESRCH` where `/proc/self/stat` does not tell where they are.
+pub(crate) fn wipe_arguments_and_environment() -> Result<(), Errno> {
+    let stat = procfs::process::Process::myself().and_then(|me| me.stat()).map_err(|_| Errno::ESRCH)?;
+    let (Some(start), Some(end)) = (stat.arg_start, stat.env_end) else { return Err(Errno::ESRCH) };
+    let (start, end) = (usize::try_from(start), usize::try_from(end));
+    let (Ok(start), Ok(end)) = (start, end) else { return Err(Errno::ERANGE) };
+    let Some(length) = end.checked_sub(start).filter(|_| start != 0) else { return Err(Errno::ESRCH) };
+    let strings = std::ptr::with_exposed_provenance_mut::<u8>(start);
+    // SAFETY: the kernel laid these strings out on the stack of this process at exec, they stay mapped and writable, and
+    // a zeroed string is still terminated for whoever holds a pointer to it.
+    unsafe { strings.write_bytes(0, length) };
+    Ok(())
+}

@@ -9,14 +9,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
 use tokio::io::unix::AsyncFd;
 
+use super::early;
 use super::protocol::{Call, Control, Event, Request};
 use super::server::{LAUNCHER_ARGUMENT, can_reexecute};
 use super::wire::{self, WireError};
 use crate::kernel;
-use crate::plan::SandboxPlan;
+use crate::plan::{SandboxPlan, Shape};
 
 /// Where the launcher's executable is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -85,7 +89,7 @@ fn is_executable(path: &Path) -> bool {
 pub(crate) struct LauncherClient {
     /// `None` once closed.
     socket: Mutex<Connection>,
-    process: Mutex<Child>,
+    process: Mutex<Process>,
     /// Nobody waits for the launcher's end.
     released: AtomicBool,
 }
@@ -96,6 +100,38 @@ struct Connection {
     /// Numbers of the plans that the launcher knows, by the plan itself, and when each was last used.
     plans: HashMap<SandboxPlan, (u64, u64)>,
     next: u64,
+    /// The launcher keeps sandboxes of this shape ready.
+    prepared: Option<Shape>,
+    /// It serves one command and prepares nothing further.
+    one_shot: bool,
+}
+
+/// How the launcher came to be.
+#[derive(Debug)]
+enum Process {
+    Executed(Child),
+    Forked(Pid),
+}
+
+impl Process {
+    /// True once it has ended and been collected.
+    fn has_ended(&mut self) -> bool {
+        match self {
+            Self::Executed(child) => !matches!(child.try_wait(), Ok(None)),
+            Self::Forked(pid) => !matches!(waitpid(*pid, Some(WaitPidFlag::WNOHANG)), Ok(WaitStatus::StillAlive)),
+        }
+    }
+
+    fn kill(&mut self) -> std::io::Result<()> {
+        match self {
+            Self::Executed(child) => child.kill().and_then(|()| child.wait().map(drop)),
+            Self::Forked(pid) => {
+                kill(*pid, Signal::SIGKILL)?;
+                waitpid(*pid, None)?;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Plans kept by the launcher at any one time.
@@ -104,6 +140,9 @@ const MOST_PLANS: usize = 64;
 impl LauncherClient {
     /// Starts a launcher.
     pub(crate) fn start(path: &LauncherPath) -> Result<Self, LauncherError> {
+        if let Some((socket, pid)) = early::take().filter(|_| *path == LauncherPath::Auto) {
+            return Ok(Self::new(socket, Process::Forked(pid), true));
+        }
         let path = path.resolve()?;
         let socket_error = |errno: nix::errno::Errno| LauncherError::Socket(errno.into());
         let (ours, theirs) =
@@ -118,8 +157,12 @@ impl LauncherClient {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|source| LauncherError::Start { path, source })?;
-        let connection = Connection { socket: Some(ours), plans: HashMap::new(), next: 0 };
-        Ok(Self { socket: Mutex::new(connection), process: Mutex::new(process), released: AtomicBool::new(false) })
+        Ok(Self::new(ours, Process::Executed(process), false))
+    }
+
+    fn new(socket: OwnedFd, process: Process, one_shot: bool) -> Self {
+        let connection = Connection { socket: Some(socket), plans: HashMap::new(), next: 0, prepared: None, one_shot };
+        Self { socket: Mutex::new(connection), process: Mutex::new(process), released: AtomicBool::new(false) }
     }
 
     /// Asks for one run. The descriptors are the command's standard input, output and error; the returned channel hears
@@ -135,10 +178,11 @@ impl LauncherClient {
         let channel = RunChannel::new(ours)?;
         let fds = [theirs.as_raw_fd(), stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()];
         let mut connection = self.connection();
-        let plan = connection.define(plan)?;
+        let number = connection.define(plan)?;
         connection.next += 1;
         let run = connection.next;
-        connection.send(&Request::Spawn { run, plan, call }, &fds)?;
+        connection.send(&Request::Spawn { run, plan: number, call }, &fds)?;
+        connection.prepare(plan.shape())?;
         Ok(RunChannel { run, ..channel })
     }
 
@@ -160,13 +204,13 @@ impl LauncherClient {
         let mut process = self.process.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let patience = Instant::now() + Duration::from_secs(5);
         while Instant::now() < patience {
-            match process.try_wait() {
-                Ok(None) => std::thread::sleep(Duration::from_micros(500)),
-                Ok(Some(_)) | Err(_) => return,
+            if process.has_ended() {
+                return;
             }
+            std::thread::sleep(Duration::from_micros(500));
         }
         // It is stuck in the kernel. Killing it takes its sandboxes along, by their parent-death signal.
-        if let Err(error) = process.kill().and_then(|()| process.wait().map(drop)) {
+        if let Err(error) = process.kill() {
             tracing::warn!(%error, "the launcher could not be ended");
         }
     }
@@ -188,6 +232,16 @@ impl Connection {
     fn send(&self, request: &Request, fds: &[i32]) -> Result<(), LauncherError> {
         let socket = self.socket.as_ref().ok_or_else(|| LauncherError::Unreachable("it was closed".to_owned()))?;
         wire::send(socket, request, fds).map_err(|error| LauncherError::Unreachable(error.to_string()))
+    }
+
+    /// The next command is likely to want a sandbox like this one's, so the launcher builds the part that no policy
+    /// changes while it has nothing else to do.
+    fn prepare(&mut self, shape: Option<Shape>) -> Result<(), LauncherError> {
+        if self.one_shot || shape.is_none() || self.prepared == shape {
+            return Ok(());
+        }
+        self.prepared = shape;
+        self.send(&Request::Prepare { shape }, &[])
     }
 
     /// The launcher's number for a plan, telling it the plan when it is new.

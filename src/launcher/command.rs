@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
+use nix::sys::stat::{SFlag, stat};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
 
 use seccompiler::sock_filter;
@@ -40,7 +41,7 @@ fn confine_and_execute(
     inherited: Inherited,
 ) -> Result<Infallible, SetupFailure> {
     let fault = plan.fault;
-    step(fault, Stage::Session, own_session)?;
+    step(fault, Stage::Session, || own_session(call.terminal.and(Some(&stdio[0]))))?;
     step(fault, Stage::Keyring, || fresh_keyring(inherited))?;
     step(fault, Stage::Rlimits, || limit_resources(plan, inherited))?;
     step(fault, Stage::Descriptors, || Ok(kernel::close_on_exec_from(3)?))?;
@@ -61,9 +62,13 @@ fn confine_and_execute(
 }
 
 /// A session and group of its own: `kill(0, ...)` then cannot reach the caller's group, and there is no controlling
-/// terminal to type into. The kernel kills this process with init; what it starts dies with the PID namespace.
-fn own_session() -> Result<(), StepError> {
+/// terminal to type into but the sandbox's own. The kernel kills this process with init; what it starts dies with the PID
+/// namespace.
+fn own_session(terminal: Option<&OwnedFd>) -> Result<(), StepError> {
     setsid()?;
+    if let Some(terminal) = terminal {
+        rustix::process::ioctl_tiocsctty(terminal).map_err(std::io::Error::from)?;
+    }
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     kernel::default_signal_handling()?;
     Ok(())
@@ -181,7 +186,7 @@ fn enter_workdir(workdir: &CStr) -> Result<(), StepError> {
     chdir(workdir).at(path_of(workdir))
 }
 
-/// Executes the program, looked up as `execvp(3)` does: on the command's own PATH, remembering a refusal over an absence.
+/// Executes the program, looked up on the command's own PATH, remembering a refusal over an absence.
 fn execute(call: &Call) -> Result<Infallible, StepError> {
     let name = &call.program;
     if name.to_bytes().contains(&b'/') {
@@ -195,10 +200,16 @@ fn execute(call: &Call) -> Result<Infallible, StepError> {
         let Ok(candidate) = CString::new(candidate) else { continue };
         match execute_at(&candidate, call) {
             Err(Errno::ENOENT | Errno::ENOTDIR) => {}
+            // As in bash only a file counts: not a directory of that name, nor a place that may not be entered.
+            Err(Errno::EACCES) if !is_file(&candidate) => {}
             Err(errno) => failure = errno,
         }
     }
     Err(failure).at(path_of(name))
+}
+
+fn is_file(path: &CStr) -> bool {
+    stat(path).is_ok_and(|there| SFlag::from_bits_truncate(there.st_mode & SFlag::S_IFMT.bits()) == SFlag::S_IFREG)
 }
 
 fn execute_at(program: &CStr, call: &Call) -> Result<Infallible, Errno> {

@@ -8,7 +8,7 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::symlinkat;
 
-use super::mounts::{create_file, open_path, seal, tmpfs};
+use super::mount_point::{create_file, open_path, seal, tmpfs};
 use super::step::{At, StepError};
 use crate::kernel::{self, MountAttr};
 

@@ -58,6 +58,7 @@ fn grant(created: RulesetCreated, rule: &LandlockRule, abi: ABI) -> Result<Rules
 fn rights(grant: LandlockGrant, abi: ABI) -> BitFlags<AccessFs> {
     let all = AccessFs::from_all(abi);
     let wanted = match grant {
+        LandlockGrant::List => AccessFs::ReadDir.into(),
         LandlockGrant::Read => AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir,
         LandlockGrant::ReadWrite => all & !(AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::IoctlDev),
         LandlockGrant::Device => {

@@ -12,13 +12,16 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
 
-use super::protocol::{Call, Control, Event, Exit};
+use super::mounts::Foundation;
+use super::protocol::{Call, Control, Event, Exit, Order};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
-use super::{SetupFailure, Stage, command, mounts, reap};
+use super::{SetupFailure, Stage, command, reap};
 use crate::kernel::{self, Cloned};
-use crate::plan::{Backend, IdMap, SandboxPlan};
+use crate::plan::{Backend, Fault, IdMap, SandboxPlan, Shape};
 
 /// What the launcher hands down to every sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -29,37 +32,82 @@ pub(super) struct Inherited {
     pub(super) fresh_keyring: bool,
 }
 
-/// Runs the whole life of one sandbox and ends the process.
-pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: OwnedFd, stdio: [OwnedFd; 3], inherited: Inherited) -> ! {
-    let namespaced = plan.backend == Backend::Namespaces;
-    let started = build(plan, &socket).and_then(|()| start(plan, call, &socket, &stdio, inherited));
-    drop(stdio);
+/// What a sandbox is to run, and the sockets and descriptors it needs.
+pub(super) struct Work {
+    pub(super) plan: SandboxPlan,
+    pub(super) call: Call,
+    /// The run's socket.
+    pub(super) socket: OwnedFd,
+    pub(super) stdio: [OwnedFd; 3],
+}
+
+/// Builds a sandbox and runs its command; ends the process.
+pub(super) fn run(work: Work, inherited: Inherited) -> ! {
+    let foundation = lay(work.plan.backend, work.plan.shape(), work.plan.fault);
+    carry_out(work, foundation, inherited)
+}
+
+/// Builds a foundation, waits on `inbox` for what to run on it, and runs that; ends the process.
+pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited) -> ! {
+    let foundation = lay(Backend::Namespaces, Some(shape), None);
+    if let Ok((Order { plan, call }, fds)) = wire::receive::<Order>(&inbox) {
+        drop(inbox);
+        if let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) {
+            carry_out(Work { plan, call, socket, stdio: [stdin, stdout, stderr] }, foundation, inherited);
+        }
+    }
+    kernel::exit_now(0)
+}
+
+type Laid = Result<Option<Foundation>, SetupFailure>;
+
+fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
+    let Work { plan, call, socket, stdio } = work;
+    let built = foundation.and_then(|foundation| build(&plan, foundation, &socket));
+    let started = built.and_then(|()| {
+        let stdio = match call.terminal {
+            Some(size) => step(plan.fault, Stage::Stdio, || terminal(size, &socket))?,
+            None => stdio,
+        };
+        start(&plan, &call, &socket, &stdio, inherited)
+    });
     match started {
         Ok((main, signals)) => {
-            tell(&socket, &Event::Started);
-            let sandbox = Sandbox { socket, signals, main, namespaced };
-            sandbox.supervise();
+            let sandbox = Sandbox { socket, signals, main, namespaced: plan.backend == Backend::Namespaces };
+            // The command runs already, so a refusal here cannot be told as one of building: the sandbox ends without a
+            // word, which the host reports as lost.
+            let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
+            if bare {
+                tell(&sandbox.socket, &Event::Started);
+            }
+            sandbox.supervise(bare);
         }
         Err(failure) => tell(&socket, &Event::Failed(failure)),
     }
     kernel::exit_now(0)
 }
 
-/// Everything up to the command's own process.
-fn build(plan: &SandboxPlan, socket: &OwnedFd) -> Result<(), SetupFailure> {
-    let fault = plan.fault;
-    if let Some(map) = plan.namespaces.and_then(|namespaces| namespaces.user) {
+/// What is the same whatever the policy. Without namespaces that is the lifeline alone.
+fn lay(backend: Backend, shape: Option<Shape>, fault: Option<Fault>) -> Laid {
+    if let Some(map) = shape.and_then(|shape| shape.namespaces.user) {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
-    step(fault, Stage::Lifeline, || tie_to_launcher(plan.backend))?;
-    if let Some(mounts) = &plan.mounts {
-        mounts::build(mounts, plan.pid_max, fault)?;
-    }
-    if plan.namespaces.is_some_and(|namespaces| namespaces.network) {
+    step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
+    let Some(shape) = shape else { return Ok(None) };
+    let foundation = Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?;
+    if shape.namespaces.network {
         step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
     }
+    Ok(Some(foundation))
+}
+
+/// Everything else up to the command's own process.
+fn build(plan: &SandboxPlan, foundation: Option<Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
+    if let (Some(foundation), Some(mounts)) = (foundation, &plan.mounts) {
+        foundation.finish(mounts, plan.pid_max, plan.fault)?;
+    }
     if let Some(port) = plan.proxy_port {
-        step(fault, Stage::ProxySocket, || hand_out_proxy_socket(port, socket))?;
+        step(plan.fault, Stage::ProxySocket, || hand_out_proxy_socket(port, socket))?;
     }
     Ok(())
 }
@@ -98,6 +146,20 @@ fn hand_out_proxy_socket(port: u16, socket: &OwnedFd) -> Result<(), StepError> {
     Ok(())
 }
 
+/// Makes a pseudo-terminal, hands one side to the host and returns the other three times. Within a private `/dev` it
+/// belongs to the sandbox's own devpts, so it has a name there and none of the host's terminals is in reach.
+fn terminal((columns, rows): (u16, u16), socket: &OwnedFd) -> Result<[OwnedFd; 3], StepError> {
+    let io = std::io::Error::from;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let host_side = rustix::pty::openpt(flags).map_err(io).at("/dev/ptmx".as_ref())?;
+    rustix::pty::unlockpt(&host_side).map_err(io)?;
+    let command_side = rustix::pty::ioctl_tiocgptpeer(&host_side, flags).map_err(io)?;
+    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&command_side, size).map_err(io)?;
+    wire::send(socket, &Event::Terminal, &[host_side.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
+    Ok([command_side.try_clone()?, command_side.try_clone()?, command_side])
+}
+
 /// Starts the command's process. The parent sleeps until it has executed its program or failed to (`CLONE_VFORK`), so
 /// what it tells the host next is a fact.
 fn start(
@@ -107,7 +169,7 @@ fn start(
     stdio: &[OwnedFd; 3],
     inherited: Inherited,
 ) -> Result<(Pid, SignalFd), SetupFailure> {
-    let (pid, signals) = step(plan.fault, Stage::Fork, || {
+    step(plan.fault, Stage::Fork, || {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGCHLD);
         mask.add(Signal::SIGTERM);
@@ -117,11 +179,7 @@ fn start(
             Cloned::Parent { pid, .. } => Ok((pid, signals)),
             Cloned::Child => command::run(plan, call, socket, stdio, inherited),
         }
-    })?;
-    if plan.drop_capabilities {
-        step(plan.fault, Stage::Capabilities, command::drop_every_capability)?;
-    }
-    Ok((pid, signals))
+    })
 }
 
 /// A failure to tell the host means that the host is gone; the hang-up on the same socket ends the sandbox.
@@ -139,15 +197,16 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind.
-    fn supervise(self) {
-        let mut ending = self.wait_for_main();
+    /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind. Without `wait` it
+    /// ends everything at once.
+    fn supervise(self, wait: bool) {
+        let ending = if wait { self.wait_for_main() } else { None };
         if self.namespaced {
             reap::kill_all_in_namespace();
         } else {
             reap::kill_all_children();
         }
-        if let Some((code, signal)) = ending.take() {
+        if let Some((code, signal)) = ending {
             tell(&self.socket, &Event::Exited(self.exit(code, signal)));
         }
     }

@@ -1,78 +1,152 @@
-//! The mount tree of one sandbox, built by descriptor inside its own mount namespace.
+//! The mount tree of one sandbox, built by descriptor inside its own mount namespace, in two parts: a foundation that is
+//! the same for every policy and can be laid ahead of time, and what the policy adds.
 //!
 //! Nothing is created on the host: mount points are made only in directories of our own (`make_target`), and every path
 //! is opened without following a symbolic link, so a tree that changes under us makes a step fail and leads nowhere.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Component, Path};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use super::dev::Devices;
+use super::mount_point::{make_target, open_path, seal, tmpfs};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
 use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource};
 
-/// Builds the whole tree, one stage after another.
-pub(super) fn build(plan: &MountPlan, pid_max: Option<u32>, fault: Option<Fault>) -> Result<(), SetupFailure> {
-    let sources = step(fault, Stage::BindSources, || plan.ops.iter().map(open_source).collect::<Result<Vec<_>, _>>())?;
-    let devices = step(fault, Stage::Dev, || plan.private_dev.then(Devices::open).transpose())?;
-    step(fault, Stage::ReadOnlyRoot, close_everything)?;
-    let masks = step(fault, Stage::Binds, || Masks::make(plan))?;
-    step(fault, Stage::Dev, || devices.map_or(Ok(()), Devices::build))?;
-    if plan.fresh_proc {
-        let proc = step(fault, Stage::Proc, fresh_proc)?;
-        if let Some(limit) = pid_max {
-            step(fault, Stage::PidLimit, || limit_pids(&proc, limit))?;
+/// See [`Foundation::hide_host_wide`].
+const HOST_WIDE: [&str; 11] = [
+    "kcore",
+    "keys",
+    "key-users",
+    "kmsg",
+    "kpagecgroup",
+    "kpagecount",
+    "kpageflags",
+    "sched_debug",
+    "slabinfo",
+    "timer_list",
+    "vmallocinfo",
+];
+
+/// What every policy stands on: each mount of the host read-only, a private `/dev`, and a `/proc` that is not attached
+/// yet because its one per-policy setting is still to be made.
+pub(super) struct Foundation {
+    /// The host's tree as it was, to tell which mounts were read-only before.
+    original: OwnedFd,
+    masks: Option<Masks>,
+    proc: Option<OwnedFd>,
+}
+
+impl Foundation {
+    /// Lays it.
+    pub(super) fn lay(private_dev: bool, fresh_proc: bool, fault: Option<Fault>) -> Result<Self, SetupFailure> {
+        let original = step(fault, Stage::BindSources, || Ok(kernel::clone_tree(open_path(Path::new("/"))?, true)?))?;
+        let devices = step(fault, Stage::Dev, || private_dev.then(Devices::open).transpose())?;
+        step(fault, Stage::ReadOnlyRoot, close_everything)?;
+        let masks = step(fault, Stage::Binds, || private_dev.then(Masks::make).transpose())?;
+        step(fault, Stage::Dev, || devices.map_or(Ok(()), Devices::build))?;
+        let proc = step(fault, Stage::Proc, || fresh_proc.then(new_proc).transpose())?;
+        Ok(Self { original, masks, proc })
+    }
+
+    /// Adds what the policy says.
+    pub(super) fn finish(
+        self,
+        plan: &MountPlan,
+        pid_max: Option<u32>,
+        fault: Option<Fault>,
+    ) -> Result<(), SetupFailure> {
+        if let Some(proc) = &self.proc {
+            if let Some(limit) = pid_max {
+                step(fault, Stage::PidLimit, || limit_pids(proc, limit))?;
+            }
+            step(fault, Stage::Proc, || attach_proc(proc).and_then(|()| self.hide_host_wide(proc)))?;
         }
-        step(fault, Stage::Proc, || attach_proc(&proc))?;
+        let open_all = || plan.ops.iter().map(|op| self.open_source(op)).collect::<Result<Vec<_>, _>>();
+        let sources = step(fault, Stage::BindSources, open_all)?;
+        let mut to_seal = Vec::new();
+        for (op, source) in plan.ops.iter().zip(sources) {
+            let stage = if matches!(op.kind, MountKind::Private(_)) { Stage::PrivateDirs } else { Stage::Binds };
+            step(fault, stage, || self.apply(op, source, &mut to_seal).at(&op.path))?;
+        }
+        step(fault, Stage::Binds, || to_seal.iter().try_for_each(seal))
     }
-    let mut to_seal = Vec::new();
-    for (op, source) in plan.ops.iter().zip(sources) {
-        let stage = if matches!(op.kind, MountKind::Private(_)) { Stage::PrivateDirs } else { Stage::Binds };
-        step(fault, stage, || apply(op, source, masks.as_ref(), &mut to_seal).at(&op.path))?;
+
+    /// Covers the files of `/proc` that tell of the whole host, whatever the PID namespace: keys of every keyring this
+    /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover.
+    fn hide_host_wide(&self, proc: &OwnedFd) -> Result<(), StepError> {
+        let Some(masks) = &self.masks else { return Ok(()) };
+        for name in HOST_WIDE {
+            let file = match openat(proc, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
+                Err(Errno::ENOENT) => continue,
+                opened => opened?,
+            };
+            kernel::move_mount_onto(kernel::clone_tree(&masks.file, false)?, file).at(&Path::new("/proc").join(name))?;
+        }
+        Ok(())
     }
-    step(fault, Stage::Binds, || to_seal.iter().try_for_each(|mount| seal(mount)))
-}
 
-/// Opens a path as it is, through no symbolic link.
-pub(super) fn open_path(path: &Path) -> Result<OwnedFd, Errno> {
-    let how = OpenHow::new()
-        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
-        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-    openat2(nix::fcntl::AT_FDCWD, path, how)
-}
-
-/// A detached copy of the host's content, taken before anything is covered or made read-only. Read-only binds beneath
-/// a writable one need none: what they cover is still in view when their turn comes.
-fn open_source(op: &MountOp) -> Result<Option<OwnedFd>, StepError> {
-    let path = match &op.kind {
-        MountKind::Writable => &op.path,
-        MountKind::ReadOnly if op.make_target => &op.path,
-        MountKind::Private(PrivateSource::Directory(directory)) => directory,
-        _ => return Ok(None),
-    };
-    let source = open_path(path).at(path)?;
-    let tree = kernel::clone_tree(&source, true).at(path)?;
-    let read_only = matches!(op.kind, MountKind::ReadOnly);
-    if read_only { bind_read_only(&tree) } else { bind_writable(&tree) }.at(path)?;
-    Ok(Some(tree))
-}
-
-/// Submounts of a writable tree stay read-only: one may lead outside, and the policy can name it. A mount that is
-/// read-only on the host stays so, since root could otherwise be made to write through it.
-fn bind_writable(tree: &OwnedFd) -> Result<(), Errno> {
-    let read_only_on_host = fstatvfs(tree)?.flags().contains(FsFlags::ST_RDONLY);
-    bind_read_only(tree)?;
-    if read_only_on_host {
-        return Ok(());
+    /// A detached copy of the host's content, taken before anything of the policy covers it. Read-only binds beneath a
+    /// writable one need none: what they cover is still in view when their turn comes.
+    fn open_source(&self, op: &MountOp) -> Result<Option<OwnedFd>, StepError> {
+        let (path, writable) = match &op.kind {
+            MountKind::Writable => (op.path.as_path(), true),
+            MountKind::ReadOnly if op.make_target => (op.path.as_path(), false),
+            MountKind::Private(PrivateSource::Directory(directory)) => (directory.as_path(), true),
+            _ => return Ok(None),
+        };
+        let tree = kernel::clone_tree(open_path(path).at(path)?, true).at(path)?;
+        if writable && !self.was_read_only(path).at(path)? {
+            // The root alone: submounts of a writable tree stay read-only. One may lead outside, and a policy can name it.
+            kernel::set_mount_attr(&tree, MountAttr { clear: MountAttr::RDONLY, ..MountAttr::default() }).at(path)?;
+        }
+        Ok(Some(tree))
     }
-    kernel::set_mount_attr(tree, MountAttr { clear: MountAttr::RDONLY, ..MountAttr::default() })
+
+    /// A mount that is read-only on the host stays so: root could otherwise be made to write through it.
+    fn was_read_only(&self, path: &Path) -> Result<bool, Errno> {
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        let before = openat2(&self.original, path, how)?;
+        Ok(fstatvfs(&before)?.flags().contains(FsFlags::ST_RDONLY))
+    }
+
+    fn apply(&self, op: &MountOp, source: Option<OwnedFd>, to_seal: &mut Vec<OwnedFd>) -> Result<(), StepError> {
+        let mask = || self.masks.as_ref().ok_or(Errno::ENOENT);
+        let mount = match (&op.kind, source) {
+            (_, Some(tree)) => tree,
+            (MountKind::ReadOnly | MountKind::Writable, None) => {
+                let tree = kernel::clone_tree(open_path(&op.path)?, true)?;
+                bind_read_only(&tree)?;
+                tree
+            }
+            (MountKind::MaskDirectory { populated: false }, None) => kernel::clone_tree(&mask()?.directory, false)?,
+            (MountKind::MaskFile, None) => kernel::clone_tree(&mask()?.file, false)?,
+            (MountKind::MaskDirectory { populated: true }, None) => tmpfs("0755", 1 << 20)?,
+            (MountKind::Private(PrivateSource::Memory { size }), None) => tmpfs("1777", *size)?,
+            (MountKind::Private(PrivateSource::Directory(_)), None) => return Err(Errno::ENOENT.into()),
+        };
+        let directory = SFlag::from_bits_truncate(fstat(&mount)?.st_mode).contains(SFlag::S_IFDIR);
+        let target = match if op.make_target { make_target(&op.path, directory) } else { open_path(&op.path) } {
+            Err(Errno::ENOENT | Errno::ENOTDIR) if op.may_vanish => return Ok(()),
+            opened => opened?,
+        };
+        match kernel::move_mount_onto(&mount, target) {
+            Err(Errno::ENOENT) if op.may_vanish => return Ok(()),
+            moved => moved?,
+        }
+        if matches!(op.kind, MountKind::MaskDirectory { populated: true }) {
+            to_seal.push(mount);
+        }
+        Ok(())
+    }
 }
 
 fn bind_read_only(tree: &OwnedFd) -> Result<(), Errno> {
@@ -83,65 +157,34 @@ fn bind_read_only(tree: &OwnedFd) -> Result<(), Errno> {
 /// Every mount of the host, from the root down: private, read-only, nosuid, nodev. Flags are only added, so each mount
 /// keeps its own.
 fn close_everything() -> Result<(), StepError> {
-    let root = open_path(Path::new("/"))?;
-    bind_read_only(&root)?;
-    Ok(())
+    Ok(bind_read_only(&open_path(Path::new("/"))?)?)
 }
 
 /// The two things that stand in for masked paths.
 struct Masks {
+    /// Reads as empty, refuses writes.
     directory: OwnedFd,
+    /// A device on a nodev mount: opening it is refused (`EACCES`) whoever asks, uid 0 included, where an empty file would
+    /// be believed.
     file: OwnedFd,
 }
 
 impl Masks {
-    /// An empty directory and an empty file in a read-only file system of their own. It is attached where the private
-    /// `/dev` covers it next, because only attached mounts can be cloned before Linux 6.15.
-    fn make(plan: &MountPlan) -> Result<Option<Self>, StepError> {
-        let masks =
-            |op: &MountOp| matches!(op.kind, MountKind::MaskDirectory { populated: false } | MountKind::MaskFile);
-        if !plan.private_dev || !plan.ops.iter().any(masks) {
-            return Ok(None);
-        }
+    /// Made while the host's `/dev` is in view, and attached where the private one covers it next: only attached mounts
+    /// can be cloned before Linux 6.15.
+    fn make() -> Result<Self, StepError> {
+        let file = open_path(Path::new("/dev/null")).at(Path::new("/dev/null"))?;
         let mount = tmpfs("0755", 64 << 10)?;
         mkdirat(&mount, "directory", Mode::from_bits_truncate(0o555))?;
-        drop(create_file(&mount, "file", 0o444)?);
         seal(&mount)?;
         kernel::move_mount_onto(&mount, open_path(Path::new("/dev"))?)?;
-        let open_in = |name: &str| openat(&mount, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
-        Ok(Some(Self { directory: open_in("directory")?, file: open_in("file")? }))
+        let directory = openat(&mount, "directory", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
+        Ok(Self { directory, file })
     }
 }
 
-/// A fresh tmpfs, detached.
-pub(super) fn tmpfs(mode: &str, size: u64) -> Result<OwnedFd, Errno> {
-    let context = kernel::fs_context(c"tmpfs")?;
-    context.set(c"mode", &text(mode)?)?;
-    context.set(c"size", &text(&size.to_string())?)?;
-    context.mount(MountAttr::NOSUID | MountAttr::NODEV)
-}
-
-fn text(value: &str) -> Result<CString, Errno> {
-    CString::new(value).map_err(|_| Errno::EINVAL)
-}
-
-pub(super) fn create_file(
-    directory: impl AsFd,
-    name: impl AsRef<std::ffi::OsStr>,
-    mode: u32,
-) -> Result<OwnedFd, Errno> {
-    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
-    openat(directory, name.as_ref(), flags, Mode::from_bits_truncate(mode))
-}
-
-/// Makes a mount of our own read-only.
-pub(super) fn seal(mount: &OwnedFd) -> Result<(), StepError> {
-    let set = MountAttr::RDONLY | MountAttr::NOSUID | MountAttr::NODEV | MountAttr::NOEXEC;
-    Ok(kernel::set_mount_attr(mount, MountAttr { set, ..MountAttr::default() })?)
-}
-
 /// `/proc` of the new PID namespace, detached and still writable.
-fn fresh_proc() -> Result<OwnedFd, StepError> {
+fn new_proc() -> Result<OwnedFd, StepError> {
     Ok(kernel::fs_context(c"proc")?.mount(MountAttr::NOSUID | MountAttr::NODEV | MountAttr::NOEXEC)?)
 }
 
@@ -158,72 +201,4 @@ fn limit_pids(proc: &OwnedFd, limit: u32) -> Result<(), StepError> {
 fn attach_proc(proc: &OwnedFd) -> Result<(), StepError> {
     seal(proc)?;
     Ok(kernel::move_mount_onto(proc, open_path(Path::new("/proc"))?)?)
-}
-
-fn apply(
-    op: &MountOp,
-    source: Option<OwnedFd>,
-    masks: Option<&Masks>,
-    to_seal: &mut Vec<OwnedFd>,
-) -> Result<(), StepError> {
-    let mount = match (&op.kind, source) {
-        (_, Some(tree)) => tree,
-        (MountKind::ReadOnly | MountKind::Writable, None) => {
-            let tree = kernel::clone_tree(open_path(&op.path)?, true)?;
-            bind_read_only(&tree)?;
-            tree
-        }
-        (MountKind::MaskDirectory { populated: false }, None) => {
-            kernel::clone_tree(&masks.ok_or(Errno::ENOENT)?.directory, false)?
-        }
-        (MountKind::MaskFile, None) => kernel::clone_tree(&masks.ok_or(Errno::ENOENT)?.file, false)?,
-        (MountKind::MaskDirectory { populated: true }, None) => tmpfs("0755", 1 << 20)?,
-        (MountKind::Private(PrivateSource::Memory { size }), None) => tmpfs("1777", *size)?,
-        (MountKind::Private(PrivateSource::Directory(_)), None) => return Err(Errno::ENOENT.into()),
-    };
-    let directory = SFlag::from_bits_truncate(fstat(&mount)?.st_mode).contains(SFlag::S_IFDIR);
-    let target = match open_target(op, directory) {
-        Err(Errno::ENOENT | Errno::ENOTDIR) if op.may_vanish => return Ok(()),
-        opened => opened?,
-    };
-    kernel::move_mount_onto(&mount, target)?;
-    if matches!(op.kind, MountKind::MaskDirectory { populated: true }) {
-        to_seal.push(mount);
-    }
-    Ok(())
-}
-
-fn open_target(op: &MountOp, directory: bool) -> Result<OwnedFd, Errno> {
-    if op.make_target { make_target(&op.path, directory) } else { open_path(&op.path) }
-}
-
-/// Opens a mount point, making what is missing of it. Only directories of our own are writable at this moment on the
-/// way to it, so nothing can be made elsewhere.
-fn make_target(path: &Path, directory: bool) -> Result<OwnedFd, Errno> {
-    let mut at = open("/", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-    let mut names = path.components().filter_map(|component| match component {
-        Component::Normal(name) => Some(name),
-        _ => None,
-    });
-    let mut next = names.next();
-    while let Some(name) = next {
-        next = names.next();
-        at = match open_beneath(&at, name) {
-            Err(Errno::ENOENT) => {
-                if next.is_some() || directory {
-                    mkdirat(&at, name, Mode::from_bits_truncate(0o755))?;
-                } else {
-                    drop(create_file(&at, name, 0o444)?);
-                }
-                open_beneath(&at, name)?
-            }
-            found => found?,
-        };
-    }
-    Ok(at)
-}
-
-fn open_beneath(directory: &OwnedFd, name: &std::ffi::OsStr) -> Result<OwnedFd, Errno> {
-    let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
-    openat2(directory, name, how)
 }

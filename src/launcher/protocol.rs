@@ -9,7 +9,7 @@ use std::ffi::CString;
 use serde::{Deserialize, Serialize};
 
 use super::SetupFailure;
-use crate::plan::SandboxPlan;
+use crate::plan::{SandboxPlan, Shape};
 
 /// From the host to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -25,6 +25,11 @@ pub(crate) enum Request {
     Forget {
         /// Its number.
         plan: u64,
+    },
+    /// From now on have the foundation of one sandbox built ahead of time; `None` for no longer.
+    Prepare {
+        /// Its shape.
+        shape: Option<Shape>,
     },
     /// Run one command in one new sandbox. Descriptors: the run's socket, then standard input, output and error.
     Spawn {
@@ -42,6 +47,15 @@ pub(crate) enum Request {
     },
 }
 
+/// From the launcher to a sandbox whose foundation was built ahead of time. Descriptors as with [`Request::Spawn`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Order {
+    /// The plan.
+    pub(crate) plan: SandboxPlan,
+    /// The per-call part.
+    pub(crate) call: Call,
+}
+
 /// The per-call part of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Call {
@@ -53,6 +67,9 @@ pub(crate) struct Call {
     pub(crate) environment: Vec<CString>,
     /// Absolute directory to start in.
     pub(crate) workdir: CString,
+    /// Give the command a pseudo-terminal of this size, columns and rows, in place of the descriptors that came along,
+    /// and make it its controlling terminal.
+    pub(crate) terminal: Option<(u16, u16)>,
 }
 
 /// From the sandbox to the host.
@@ -66,6 +83,8 @@ pub(crate) enum Event {
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.
     ProxySocket,
+    /// The command has a pseudo-terminal; the side that a person sits at comes as a descriptor.
+    Terminal,
     /// The command has ended and nothing of it is left.
     Exited(Exit),
 }

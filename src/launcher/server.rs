@@ -13,16 +13,17 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{SockType, getsockopt, sockopt};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socketpair, sockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
-use super::init::{self, Inherited};
+use super::init::{self, Inherited, Work};
 use super::protocol::{Call, Event, Request};
+use super::ready::{MountTable, Ready};
 use super::wire::{self, WireError};
 use super::{SetupFailure, Stage, reap};
 use crate::kernel::{self, Cloned};
-use crate::plan::{Backend, SandboxPlan};
+use crate::plan::{SandboxPlan, Shape};
 
 /// The one argument that makes a process a launcher. Its standard input is then the socket.
 pub(super) const LAUNCHER_ARGUMENT: &str = "--stockade-launcher";
@@ -38,7 +39,7 @@ pub fn enter() {
     let mut arguments = std::env::args_os().skip(1);
     let asked = arguments.next().as_deref() == Some(OsStr::new(LAUNCHER_ARGUMENT));
     if asked && arguments.next().is_none() {
-        kernel::exit_now(i32::from(serve().is_err()));
+        kernel::exit_now(i32::from(serve_stdin().is_err()));
     }
 }
 
@@ -54,17 +55,47 @@ enum StartError {
     NotASocket,
     #[error(transparent)]
     Errno(#[from] Errno),
+    #[error("/proc is not mounted: {0}")]
+    Proc(#[from] std::io::Error),
 }
 
-fn serve() -> Result<(), StartError> {
+/// Forks a launcher from a program that has only just started, which is cheaper than executing it a second time.
+///
+/// The fork holds what the program held at that moment: no heap of note, and its arguments and environment, which it
+/// overwrites. Returns the host's end of the socket and the launcher's pid.
+pub(super) fn fork_launcher(shape: impl FnOnce() -> Option<Shape>) -> Result<(OwnedFd, Pid), Errno> {
+    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    match kernel::clone_process(CloneFlags::empty(), false)? {
+        Cloned::Parent { pid, .. } => Ok((ours, pid)),
+        Cloned::Child => {
+            drop(ours);
+            let served = leave_caller(&theirs).and_then(|()| serve(theirs, shape(), true));
+            kernel::exit_now(i32::from(served.is_err()))
+        }
+    }
+}
+
+/// For a forked launcher: what an executed one has not got in the first place.
+fn leave_caller(socket: &OwnedFd) -> Result<(), StartError> {
+    prctl::set_dumpable(false)?;
+    kernel::wipe_arguments_and_environment()?;
+    settle(socket)
+}
+
+fn serve_stdin() -> Result<(), StartError> {
     let socket = isolate()?;
+    serve(socket, None, false)
+}
+
+fn serve(socket: OwnedFd, wanted: Option<Shape>, one_shot: bool) -> Result<(), StartError> {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     mask.thread_block()?;
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let inherited = Inherited { open_files: raise_open_files()?, fresh_keyring: fresh_keyring()? };
-    let server = Server { socket, children, inherited, plans: HashMap::new(), runs: HashMap::new() };
-    server.run()
+    let mount_table = MountTable::watch()?;
+    let (plans, runs) = (HashMap::new(), HashMap::new());
+    Server { socket, children, mount_table, inherited, plans, runs, ready: None, wanted, one_shot }.run()
 }
 
 /// Leaves the caller's session, terminal, directory and descriptors behind, and closes the door to other processes.
@@ -75,7 +106,14 @@ fn isolate() -> Result<OwnedFd, StartError> {
         return Err(StartError::NotASocket);
     }
     let socket = kernel::adopt(fcntl(&stdin, FcntlArg::F_DUPFD_CLOEXEC(3))?);
-    if nix::unistd::getpgrp() != nix::unistd::getpid() || nix::unistd::getsid(None) != Ok(nix::unistd::getpid()) {
+    std::mem::forget(stdin);
+    settle(&socket)?;
+    Ok(socket)
+}
+
+/// A session, directory and standard descriptors of its own, and every other descriptor closed.
+fn settle(socket: &OwnedFd) -> Result<(), StartError> {
+    if nix::unistd::getsid(None) != Ok(nix::unistd::getpid()) {
         setsid()?;
     }
     chdir("/")?;
@@ -83,11 +121,10 @@ fn isolate() -> Result<OwnedFd, StartError> {
     dup2_stdin(&null)?;
     dup2_stdout(&null)?;
     dup2_stderr(&null)?;
-    std::mem::forget(stdin);
     drop(null);
-    kernel::close_all_but(&socket)?;
+    kernel::close_all_but(socket)?;
     prctl::set_child_subreaper(true)?;
-    Ok(socket)
+    Ok(())
 }
 
 /// Policies may name thousands of paths, and each bind holds a descriptor while a sandbox is built. Returns the soft
@@ -116,30 +153,46 @@ struct Run {
 struct Server {
     socket: OwnedFd,
     children: SignalFd,
+    mount_table: MountTable,
     inherited: Inherited,
     plans: HashMap<u64, SandboxPlan>,
     /// By the pid of each init.
     runs: HashMap<Pid, Run>,
+    ready: Option<Ready>,
+    /// The shape to have one ready of.
+    wanted: Option<Shape>,
+    /// One is enough.
+    one_shot: bool,
 }
 
 impl Server {
     fn run(mut self) -> Result<(), StartError> {
         loop {
+            let idle_work = self.ready.is_none() && self.wanted.is_some();
+            let patience = if idle_work { PollTimeout::ZERO } else { PollTimeout::NONE };
             let mut ready = [
                 PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.mount_table.as_fd(), PollFlags::POLLPRI),
             ];
-            match poll(&mut ready, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
+            let events = match poll(&mut ready, patience) {
+                Ok(events) => events,
+                Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno.into()),
+            };
+            let [request, child, mounts] = ready.map(|fd| fd.any().unwrap_or(false));
+            if mounts {
+                self.ready.take().map(Ready::discard);
             }
-            let [request, child] = ready.map(|fd| fd.any().unwrap_or(false));
             if child {
                 self.reap()?;
             }
             if request && !self.serve_one() {
                 self.shut_down();
                 return Ok(());
+            }
+            if events == 0 && idle_work {
+                self.prepare();
             }
         }
     }
@@ -154,6 +207,7 @@ impl Server {
                 self.plans.remove(&plan);
             }
             Ok((Request::Kill { run }, _)) => self.kill(run),
+            Ok((Request::Prepare { shape }, _)) => self.want(shape),
             Ok((Request::Spawn { run, plan, call }, fds)) => self.spawn(run, plan, call, fds),
             Err(WireError::NotReady) => {}
             Err(_) => return false,
@@ -161,32 +215,78 @@ impl Server {
         true
     }
 
+    fn want(&mut self, shape: Option<Shape>) {
+        self.wanted = shape;
+        if self.ready.as_ref().is_some_and(|ready| Some(ready.shape) != shape) {
+            self.ready.take().map(Ready::discard);
+        }
+    }
+
+    /// Starts on the next sandbox. A failure leaves none ready; the next spawn builds its own and reports why it cannot.
+    fn prepare(&mut self) {
+        let Some(shape) = self.wanted else { return };
+        if self.one_shot {
+            self.wanted = None;
+        }
+        let Ok((ours, theirs)) = Ready::inbox() else {
+            self.wanted = None;
+            return;
+        };
+        match kernel::clone_process(namespace_flags(Some(shape)), true) {
+            Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => self.ready = Some(Ready::new(shape, pid, pidfd, ours)),
+            Ok(Cloned::Child) => {
+                let inherited = self.inherited;
+                self.forget_everything();
+                drop(ours);
+                init::wait_and_run(shape, theirs, inherited)
+            }
+            Ok(Cloned::Parent { pidfd: None, .. }) | Err(_) => self.wanted = None,
+        }
+    }
+
     fn spawn(&mut self, number: u64, plan: u64, call: Call, fds: Vec<OwnedFd>) {
-        let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) else { return };
-        let Some(plan) = self.plans.get(&plan) else {
-            report(&socket, Stage::Request, Errno::ENOKEY);
+        let Ok(fds) = <[OwnedFd; 4]>::try_from(fds) else { return };
+        let Some(plan) = self.plans.get(&plan).cloned() else {
+            report(&fds[0], Stage::Request, Errno::ENOKEY);
             return;
         };
         if let Some(fault) = plan.fault.filter(|fault| matches!(fault.stage, Stage::Request | Stage::Namespaces)) {
-            report(&socket, fault.stage, Errno::from_raw(fault.errno));
+            report(&fds[0], fault.stage, Errno::from_raw(fault.errno));
             return;
         }
-        match kernel::clone_process(namespace_flags(plan), true) {
+        let fits = |ready: &mut Ready| plan.fault.is_none() && Some(ready.shape) == plan.shape();
+        if let Some(ready) = self.ready.take_if(fits) {
+            match ready.order(plan.clone(), call.clone(), &fds) {
+                Ok(()) => {
+                    self.runs.insert(ready.pid, Run { number, pidfd: ready.pidfd });
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the prepared sandbox did not take its order");
+                    ready.discard();
+                }
+            }
+        }
+        self.spawn_cold(number, plan, call, fds);
+    }
+
+    fn spawn_cold(&mut self, number: u64, plan: SandboxPlan, call: Call, fds: [OwnedFd; 4]) {
+        match kernel::clone_process(namespace_flags(plan.shape()), true) {
             Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => {
                 self.runs.insert(pid, Run { number, pidfd });
             }
             Ok(Cloned::Parent { pid, pidfd: None }) => {
-                // A kernel that ignores CLONE_PIDFD cannot have namespaces.time or Landlock either; refuse it.
+                // A kernel that ignores CLONE_PIDFD (before 5.2) has no Landlock and no mount_setattr either; refuse it.
                 let killed = nix::sys::signal::kill(pid, Signal::SIGKILL);
-                report(&socket, Stage::Namespaces, killed.err().unwrap_or(Errno::ENOSYS));
+                report(&fds[0], Stage::Namespaces, killed.err().unwrap_or(Errno::ENOSYS));
             }
             Ok(Cloned::Child) => {
-                let plan = plan.clone();
                 let inherited = self.inherited;
                 self.forget_everything();
-                init::run(&plan, &call, socket, [stdin, stdout, stderr], inherited)
+                let [socket, stdin, stdout, stderr] = fds;
+                init::run(Work { plan, call, socket, stdio: [stdin, stdout, stderr] }, inherited)
             }
-            Err(errno) => report(&socket, Stage::Namespaces, errno),
+            Err(errno) => report(&fds[0], Stage::Namespaces, errno),
         }
     }
 
@@ -194,6 +294,7 @@ impl Server {
     fn forget_everything(&mut self) {
         self.runs.clear();
         self.plans.clear();
+        self.ready = None;
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             self.socket = null;
         }
@@ -212,6 +313,10 @@ impl Server {
         while self.children.read_signal()?.is_some() {}
         for pid in reap::collect() {
             self.runs.remove(&pid);
+            if self.ready.take_if(|ready| ready.pid == pid).is_some() {
+                // It failed while it was built; another would too.
+                self.wanted = None;
+            }
         }
         self.kill_strays();
         Ok(())
@@ -219,12 +324,15 @@ impl Server {
 
     /// Kills processes that fell to this subreaper because the init of a sandbox without a PID namespace was killed.
     fn kill_strays(&self) {
-        for pid in reap::children().into_iter().filter(|pid| !self.runs.contains_key(pid)) {
+        let ours =
+            |pid: &Pid| self.runs.contains_key(pid) || self.ready.as_ref().is_some_and(|ready| ready.pid == *pid);
+        for pid in reap::children().into_iter().filter(|pid| !ours(pid)) {
             reap::kill_one(pid);
         }
     }
 
     fn shut_down(mut self) {
+        self.ready.take().map(Ready::discard);
         for run in self.runs.values() {
             if let Err(errno) = kernel::pidfd_kill(&run.pidfd) {
                 tracing::debug!(%errno, "the sandbox was gone already");
@@ -235,10 +343,8 @@ impl Server {
     }
 }
 
-fn namespace_flags(plan: &SandboxPlan) -> CloneFlags {
-    let Some(namespaces) = plan.namespaces.filter(|_| plan.backend == Backend::Namespaces) else {
-        return CloneFlags::empty();
-    };
+fn namespace_flags(shape: Option<Shape>) -> CloneFlags {
+    let Some(Shape { namespaces, .. }) = shape else { return CloneFlags::empty() };
     let mut flags = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
         | CloneFlags::CLONE_NEWIPC

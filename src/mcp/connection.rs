@@ -37,8 +37,13 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(executor: Arc<dyn BashExecutor>, options: McpOptions) -> Result<Self, McpError> {
-        let McpOptions { workspace, protected, state_root, home, question_timeout, progress_every } = options;
-        let builder = ToolHost::builder(executor).approver(approver(question_timeout)).protected_paths(protected);
+        let McpOptions { workspace, protected, state_root, home, question_timeout, mount, progress_every } = options;
+        let asks_user = approver(question_timeout);
+        let approver = match mount {
+            Some(mount) => mount(asks_user),
+            None => asks_user,
+        };
+        let builder = ToolHost::builder(executor).approver(approver).protected_paths(protected);
         let builder = match home {
             Some(home) => builder.home(home),
             None => builder,

@@ -106,7 +106,7 @@ mod tests {
 
     fn capture(limit: usize, cap: u64) -> (tempfile::TempDir, Capture) {
         let root = tempfile::tempdir().unwrap();
-        let store = Arc::new(SpillStore::new(root.path().to_path_buf(), cap));
+        let store = Arc::new(SpillStore::new(root.path().to_path_buf(), cap, false));
         (root, Capture::new(limit, store, "stdout"))
     }
 

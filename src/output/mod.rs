@@ -9,13 +9,15 @@ mod pump;
 mod spill;
 mod sweep;
 mod tail;
+mod terminal;
 
 pub(crate) use capture::Capture;
 pub use capture::StreamCapture;
 pub(crate) use pump::{pump, readable_end};
 pub(crate) use spill::SpillStore;
 pub use spill::{SPILL_CAP, SPILL_PREFIX};
-pub(crate) use sweep::{OwnedDir, sweep};
+pub(crate) use sweep::{OwnedDir, sweep_in_background};
+pub use terminal::TerminalFilter;
 
 /// Bytes of each stream that stay in memory unless configured otherwise.
 pub const DEFAULT_TAIL_BYTES: usize = 64_000;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::NamedTempFile;
 
-use super::sweep::{self, OwnedDir};
+use super::sweep::OwnedDir;
 
 /// Largest spill of one stream, bytes; more than this is not kept on disk at all.
 pub const SPILL_CAP: u64 = 64 * 1024 * 1024;
@@ -20,11 +20,15 @@ pub const SPILL_CAP: u64 = 64 * 1024 * 1024;
 /// Beginning of the name of every spill directory.
 pub const SPILL_PREFIX: &str = "stockade-spill-";
 
+/// Beginning of the name of a spill directory that outlives its executor: nobody sweeps it.
+const KEPT_PREFIX: &str = "stockade-output-";
+
 /// The spill directory of one executor, made when the first stream overflows.
 #[derive(Debug)]
 pub(crate) struct SpillStore {
     root: PathBuf,
     cap: u64,
+    keep: bool,
     state: Mutex<State>,
 }
 
@@ -36,21 +40,17 @@ enum State {
 }
 
 impl SpillStore {
-    /// Spills below `root` (made when needed), at most `cap` bytes a stream.
-    pub(crate) const fn new(root: PathBuf, cap: u64) -> Self {
-        Self { root, cap, state: Mutex::new(State::Unused) }
+    /// Spills below `root` (made when needed), at most `cap` bytes a stream. With `keep` they are the caller's to remove.
+    pub(crate) const fn new(root: PathBuf, cap: u64, keep: bool) -> Self {
+        Self { root, cap, keep, state: Mutex::new(State::Unused) }
     }
 
-    /// Removes what executors that died without cleaning up left below the same root.
-    pub(crate) fn sweep(&self) -> usize {
-        sweep::sweep(&self.root, SPILL_PREFIX)
-    }
-
-    /// Removes every spill; nothing is spilled from now on.
+    /// Removes every spill that is not kept; nothing is spilled from now on.
     pub(crate) fn close(&self) {
-        if let State::Open(dir) = std::mem::replace(&mut *self.lock(), State::Closed)
-            && let Err(error) = dir.remove()
-        {
+        let State::Open(dir) = std::mem::replace(&mut *self.lock(), State::Closed) else { return };
+        if self.keep {
+            dir.keep_unless_empty();
+        } else if let Err(error) = dir.remove() {
             tracing::warn!(%error, "a spill directory could not be removed");
         }
     }
@@ -62,7 +62,8 @@ impl SpillStore {
     fn create(&self, label: &str) -> io::Result<NamedTempFile> {
         let mut state = self.lock();
         if matches!(*state, State::Unused) {
-            *state = State::Open(OwnedDir::create(&self.root, SPILL_PREFIX)?);
+            let prefix = if self.keep { KEPT_PREFIX } else { SPILL_PREFIX };
+            *state = State::Open(OwnedDir::create(&self.root, prefix)?);
         }
         let State::Open(dir) = &*state else { return Err(io::Error::other("the executor has been shut down")) };
         // `tempfile` makes its files 0600, whatever the umask.
@@ -174,7 +175,7 @@ mod tests {
     #[test]
     fn modes_are_private_and_closing_removes_everything() {
         let root = tempfile::tempdir().unwrap();
-        let store = Arc::new(SpillStore::new(root.path().to_path_buf(), 100));
+        let store = Arc::new(SpillStore::new(root.path().to_path_buf(), 100, false));
         let mut spill = Spill::new(Arc::clone(&store), "stderr");
         spill.begin(&[b"ab", b"cd"]);
         spill.append(b"ef");
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn a_spill_that_cannot_be_written_is_withheld() {
         let root = tempfile::tempdir().unwrap();
-        let store = Arc::new(SpillStore::new(root.path().join("file"), 100));
+        let store = Arc::new(SpillStore::new(root.path().join("file"), 100, false));
         fs::write(root.path().join("file"), b"not a directory").unwrap();
         let mut spill = Spill::new(store, "stdout");
         spill.begin(&[b"x"]);

@@ -42,9 +42,30 @@ impl OwnedDir {
         self.dir.path()
     }
 
+    /// Leaves the directory and what is in it to whoever was told of it.
+    pub(crate) fn keep_unless_empty(self) {
+        let empty = fs::read_dir(self.dir.path()).is_ok_and(|mut entries| entries.next().is_none());
+        if !empty {
+            let _kept: PathBuf = self.dir.keep();
+        }
+    }
+
     /// Removes the directory and what is in it.
     pub(crate) fn remove(self) -> io::Result<()> {
         self.dir.close()
+    }
+}
+
+/// As [`sweep`] for several prefixes, on a thread of its own: nobody has to wait for the leavings of the dead. The first
+/// command of an executor is under way by then.
+pub(crate) fn sweep_in_background(root: PathBuf, prefixes: &'static [&'static str]) {
+    let swept = std::thread::Builder::new().name("sweep".to_owned()).spawn(move || {
+        for prefix in prefixes {
+            sweep(&root, prefix);
+        }
+    });
+    if let Err(error) = swept {
+        tracing::warn!(%error, "what dead executors left could not be removed");
     }
 }
 

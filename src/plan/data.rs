@@ -105,6 +105,8 @@ pub struct MountPlan {
 /// Rights granted beneath one path by Landlock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LandlockGrant {
+    /// List directories.
+    List,
     /// Read and execute.
     Read,
     /// Everything but device nodes and device requests.
@@ -151,6 +153,26 @@ pub struct Rlimit {
     pub resource: u32,
     /// Soft and hard value.
     pub value: u64,
+}
+
+/// What a sandbox with namespaces stands on, whatever its policy: enough to build that part ahead of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Shape {
+    /// Namespaces.
+    pub namespaces: Namespaces,
+    /// See [`MountPlan::fresh_proc`].
+    pub fresh_proc: bool,
+    /// See [`MountPlan::private_dev`].
+    pub private_dev: bool,
+}
+
+impl SandboxPlan {
+    /// The shape of this sandbox; `None` when it has no namespaces.
+    #[must_use]
+    pub fn shape(&self) -> Option<Shape> {
+        let (namespaces, mounts) = (self.namespaces?, self.mounts.as_ref()?);
+        Some(Shape { namespaces, fresh_proc: mounts.fresh_proc, private_dev: mounts.private_dev })
+    }
 }
 
 /// A sandbox, completely described.

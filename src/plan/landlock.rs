@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::data::{LandlockGrant, LandlockPlan, LandlockRule, MountOp};
 use super::mounts::writable_paths;
+use super::world::World;
 use crate::host::HostSupport;
 use crate::policy::{EffectivePolicy, NetworkMode, PathAccess};
 
@@ -21,28 +22,34 @@ pub(super) fn beside_mounts(
     ops: &[MountOp],
     own_network: bool,
 ) -> Option<LandlockPlan> {
-    let mut grants = base_grants(true);
+    let mut grants = vec![rule(Path::new("/"), LandlockGrant::Read, false)];
+    grants.extend(devices());
+    // The devpts here is the sandbox's own; on the host it leads to the caller's other terminals.
+    grants.push(rule(Path::new("/dev/pts"), LandlockGrant::Device, true));
     grants.extend(writable_paths(ops).map(|path| rule(path, LandlockGrant::ReadWrite, false)));
     finish(policy, host, grants, own_network)
 }
 
-/// Without one: Landlock alone, on the host's own tree.
-pub(super) fn alone(policy: &EffectivePolicy, host: &HostSupport, tmp: Option<&Path>) -> Option<LandlockPlan> {
-    let mut grants = base_grants(false);
+/// Without one: Landlock alone, on the host's own tree. The host's `/dev` is in view, and rules only grant: so everything
+/// beside it is granted by name, and of it the harmless devices.
+pub(super) fn alone(
+    policy: &EffectivePolicy,
+    host: &HostSupport,
+    world: &dyn World,
+    tmp: Option<&Path>,
+) -> Option<LandlockPlan> {
+    let mut grants = vec![rule(Path::new("/"), LandlockGrant::List, false)];
+    let beside_dev = world.top_level().into_iter().filter(|path| path != Path::new("/dev"));
+    grants.extend(beside_dev.map(|path| rule(path, LandlockGrant::Read, true)));
+    grants.extend(devices());
     let writable = policy.rules.iter().filter(|r| r.access == PathAccess::Write && policy.decide(&r.path).writable);
     grants.extend(writable.map(|r| rule(&r.path, LandlockGrant::ReadWrite, r.optional)));
     grants.extend(tmp.map(|path| rule(path, LandlockGrant::ReadWrite, false)));
     finish(policy, host, grants, false)
 }
 
-fn base_grants(private_dev: bool) -> Vec<LandlockRule> {
-    let mut grants = vec![rule(Path::new("/"), LandlockGrant::Read, false)];
-    grants.extend(DEVICES.iter().map(|path| rule(Path::new(path), LandlockGrant::Device, true)));
-    if private_dev {
-        // Without a devpts of its own the command would get at the caller's other terminals.
-        grants.push(rule(Path::new("/dev/pts"), LandlockGrant::Device, true));
-    }
-    grants
+fn devices() -> impl Iterator<Item = LandlockRule> {
+    DEVICES.iter().map(|path| rule(Path::new(path), LandlockGrant::Device, true))
 }
 
 fn finish(

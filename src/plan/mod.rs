@@ -15,7 +15,7 @@ mod world;
 
 pub use data::{
     Backend, Fault, IdMap, Instruction, LandlockGrant, LandlockPlan, LandlockRule, MountKind, MountOp, MountPlan,
-    Namespaces, PrivateSource, Rlimit, SandboxPlan,
+    Namespaces, PrivateSource, Rlimit, SandboxPlan, Shape,
 };
 pub use error::PlanError;
 pub use planner::{BackendChoice, PlanInput, Planned, plan};

@@ -1,5 +1,6 @@
 //! Path rules lowered to mount operations.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::data::{MountKind, MountOp, PrivateSource};
@@ -38,14 +39,35 @@ pub(super) fn lower(policy: &EffectivePolicy, world: &dyn World, session_tmp: Op
         Builder { world, session_tmp, tmp_size: policy.limits.tmp_size, ops: Vec::new(), above: Vec::new() };
     let mut points: Vec<(&Path, Point)> = policy.rules.iter().map(|rule| (rule.path.as_path(), Point::Rule)).collect();
     points.extend(policy.pinned.iter().map(|path| (path.as_path(), Point::Pin)));
-    let sockets = world.host_sockets();
+    let sockets = visible_sockets(policy, world);
     points.extend(sockets.iter().map(|path| (path.as_path(), Point::Socket)));
     points.sort_unstable();
     points.dedup_by_key(|(path, _)| *path);
+    let mut rules = policy.rules.iter().peekable();
+    // What holds at each path above the current one, outermost first.
+    let mut held: Vec<(&Path, Decision<'_>)> = Vec::new();
     for (path, point) in points {
-        builder.visit(path, point, policy.decide(path).into());
+        while held.last().is_some_and(|(above, _)| !path.starts_with(above)) {
+            held.pop();
+        }
+        let mut decision = held.last().map_or(Decision::ground(policy.mode), |(_, decision)| *decision);
+        while let Some(rule) = rules.next_if(|rule| rule.path == path) {
+            decision.apply(rule);
+        }
+        held.push((path, decision));
+        builder.visit(path, point, decision.into());
     }
     builder.ops
+}
+
+/// Sockets of the host that would be in view: most lie in directories that are masked or private anyway, and those cost
+/// no look at the disk.
+fn visible_sockets(policy: &EffectivePolicy, world: &dyn World) -> BTreeSet<PathBuf> {
+    let in_view = |path: &PathBuf| {
+        let decision = policy.decide(path);
+        decision.readable && !decision.private
+    };
+    world.socket_names().into_iter().filter(in_view).filter_map(|path| world.socket(&path)).collect()
 }
 
 /// Why a path is looked at. When several reasons meet at one path, the first in this order is kept: a pin makes a mount

@@ -19,8 +19,14 @@ pub trait World {
     /// What stands at an absolute path, without following a final symbolic link.
     fn kind(&self, path: &Path) -> PathKind;
 
-    /// Unix sockets of host processes that have a path.
-    fn host_sockets(&self) -> BTreeSet<PathBuf>;
+    /// What stands directly beneath `/`.
+    fn top_level(&self) -> Vec<PathBuf>;
+
+    /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
+    fn socket_names(&self) -> BTreeSet<PathBuf>;
+
+    /// The socket that stands at such a name now, every symbolic link resolved.
+    fn socket(&self, name: &Path) -> Option<PathBuf>;
 }
 
 /// The real host.
@@ -36,8 +42,21 @@ impl World for HostWorld {
         }
     }
 
-    fn host_sockets(&self) -> BTreeSet<PathBuf> {
-        // A host that hides its sockets from us is reported by the gap, not by an empty list: see `gaps`.
-        crate::host::pathname_sockets().unwrap_or_default()
+    fn top_level(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir("/").into_iter().flatten();
+        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    fn socket_names(&self) -> BTreeSet<PathBuf> {
+        // Without /proc nothing can be confined at all, and the launcher says so first.
+        crate::host::socket_names().unwrap_or_default()
+    }
+
+    fn socket(&self, name: &Path) -> Option<PathBuf> {
+        use std::os::unix::fs::FileTypeExt;
+        let resolved = std::fs::canonicalize(name).ok()?;
+        std::fs::symlink_metadata(&resolved).is_ok_and(|meta| meta.file_type().is_socket()).then_some(resolved)
     }
 }

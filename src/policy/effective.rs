@@ -77,8 +77,7 @@ impl EffectivePolicy {
     /// when the policy was resolved is decided as what it led to.
     #[must_use]
     pub fn decide(&self, path: &Path) -> Decision<'_> {
-        let open = !self.mode.confines();
-        let mut decision = Decision { readable: true, writable: open, private: false, rule: None };
+        let mut decision = Decision::ground(self.mode);
         let meant = self.unalias(path);
         let path = meant.as_deref().unwrap_or(path);
         for ancestor in path.ancestors().collect::<Vec<_>>().into_iter().rev() {
@@ -113,7 +112,14 @@ impl EffectivePolicy {
 }
 
 impl<'a> Decision<'a> {
-    fn apply(&mut self, rule: &'a PathRule) {
+    /// What holds before any rule is looked at.
+    #[must_use]
+    pub const fn ground(mode: SandboxMode) -> Self {
+        Self { readable: true, writable: !mode.confines(), private: false, rule: None }
+    }
+
+    /// Applies one rule of a path to what holds above it.
+    pub(crate) fn apply(&mut self, rule: &'a PathRule) {
         match rule.access {
             PathAccess::Write => (self.readable, self.writable, self.private) = (true, true, false),
             PathAccess::Read => {

@@ -57,7 +57,7 @@ impl fmt::Display for SandboxMode {
 pub struct UnknownMode {
     /// What was given.
     pub given: String,
-    /// The mode whose name is nearest by edit distance.
+    /// The mode whose name holds what was typed, else the nearest by edit distance.
     pub nearest: SandboxMode,
 }
 
@@ -68,8 +68,11 @@ impl FromStr for SandboxMode {
         if let Some(mode) = Self::ALL.into_iter().find(|mode| mode.as_str() == given) {
             return Ok(mode);
         }
-        let nearest =
-            Self::ALL.into_iter().min_by_key(|mode| edit_distance(given, mode.as_str())).unwrap_or(Self::ReadOnly);
+        // A name that holds what was typed is nearer than one that takes fewer changes to become it.
+        let meant = given.to_lowercase().replace('_', "-");
+        let distance =
+            |mode: &Self| (!mode.as_str().contains(&meant) || meant.is_empty(), edit_distance(&meant, mode.as_str()));
+        let nearest = Self::ALL.into_iter().min_by_key(distance).unwrap_or(Self::ReadOnly);
         Err(UnknownMode { given: given.to_owned(), nearest })
     }
 }
@@ -107,6 +110,8 @@ mod tests {
             ("workspace_write", SandboxMode::WorkspaceWrite),
             ("readonly", SandboxMode::ReadOnly),
             ("full-access", SandboxMode::DangerFullAccess),
+            ("danger", SandboxMode::DangerFullAccess),
+            ("write", SandboxMode::WorkspaceWrite),
         ] {
             assert_eq!(given.parse::<SandboxMode>().unwrap_err().nearest, nearest, "{given}");
         }

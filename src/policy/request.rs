@@ -32,12 +32,26 @@ impl HostPaths {
     /// # Errors
     /// When the current directory is gone or cannot be reached.
     pub fn of_process() -> std::io::Result<Self> {
-        let account = User::from_uid(geteuid()).ok().flatten().map(|user| user.dir).filter(|dir| dir.is_absolute());
+        let account = account_home().filter(|dir| dir.is_absolute());
         let variable = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
         let home = variable.or_else(|| account.clone()).unwrap_or_else(|| "/".into());
         let account_home = account.filter(|account| *account != home && account != Path::new("/"));
         Ok(Self { home, account_home, tmp: "/tmp".into(), cwd: std::env::current_dir()? })
     }
+}
+
+/// The home directory of this process's account: from `/etc/passwd` where it is listed, which costs one read, else from
+/// whatever the host asks for accounts.
+fn account_home() -> Option<PathBuf> {
+    let uid = geteuid();
+    let listed = std::fs::read("/etc/passwd").ok().and_then(|text| {
+        text.split(|byte| *byte == b'\n').find_map(|line| {
+            let mut fields = line.split(|byte| *byte == b':').skip(2);
+            let matches = fields.next()? == uid.to_string().as_bytes();
+            matches.then(|| fields.nth(2)).flatten().map(|home| PathBuf::from(OsStr::from_bytes(home)))
+        })
+    });
+    listed.or_else(|| User::from_uid(uid).ok().flatten().map(|user| user.dir))
 }
 
 /// A path option of the command line.

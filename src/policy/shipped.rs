@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use super::error::PolicyError;
 use super::mode::edit_distance;
@@ -20,12 +20,8 @@ const TEXTS: [(&str, &str); 5] = [
 /// What both confining modes share: masked secrets, private directories, protected names, limits.
 const CONFINED: &str = include_str!("../../policies/confined.toml");
 
-static PARSED: LazyLock<Vec<Result<PolicyFile, PolicyError>>> = LazyLock::new(|| {
-    TEXTS
-        .iter()
-        .map(|(name, text)| PolicyFile::parse(Path::new(&format!("shipped policy {name}")), Some(name), text))
-        .collect()
-});
+/// Each parsed when it is asked for.
+static PARSED: [OnceLock<Result<PolicyFile, PolicyError>>; TEXTS.len()] = [const { OnceLock::new() }; TEXTS.len()];
 
 static COMMON: LazyLock<Result<PolicyFile, PolicyError>> =
     LazyLock::new(|| PolicyFile::parse(Path::new("shipped policy confined"), Some("confined"), CONFINED));
@@ -42,7 +38,9 @@ pub fn names() -> Vec<&'static str> {
 /// Never in a build whose tests pass: the shipped texts are parsed by one of them.
 pub fn named(name: &str) -> Option<Result<&'static PolicyFile, &'static PolicyError>> {
     let at = TEXTS.iter().position(|(known, _)| *known == name)?;
-    PARSED.get(at).map(Result::as_ref)
+    let (name, text) = TEXTS[at];
+    let parse = || PolicyFile::parse(Path::new(&format!("shipped policy {name}")), Some(name), text);
+    Some(PARSED[at].get_or_init(parse).as_ref())
 }
 
 /// The layers beneath everything else in a mode, lowest first.

@@ -33,7 +33,7 @@ impl SandboxedExecutor {
         let Attachment { stdio, stderr_copy, mut signals } = attachment;
         let ticket = self.engine.admit(&spec)?;
         let began = Instant::now();
-        let (child, context) = self.launch_with([&stdio[0], &stdio[1], &stdio[2]], &spec).await?;
+        let (child, context) = self.launch_with([&stdio[0], &stdio[1], &stdio[2]], &spec, None).await?;
         drop(stdio);
         let child = Arc::new(child);
         let stderr = match stderr_copy {
@@ -67,7 +67,7 @@ impl Child for Arc<SandboxChild> {
 }
 
 /// A pipe that is at its end.
-fn nothing() -> Result<OwnedFd, ExecError> {
+pub(super) fn nothing() -> Result<OwnedFd, ExecError> {
     let (reader, _) = std::io::pipe().map_err(|source| ExecError::io("making a pipe", source))?;
     Ok(reader.into())
 }

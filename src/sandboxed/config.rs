@@ -59,6 +59,8 @@ pub struct SandboxedConfig {
     pub state_root: PathBuf,
     /// Largest spill of one stream, bytes.
     pub spill_cap: u64,
+    /// Leave complete spill files behind for the caller to remove, instead of removing them with the executor.
+    pub keep_spills: bool,
     /// What of the inherited environment reaches commands.
     pub environment: EnvironmentPolicy,
     /// The inherited environment; `None` for this process's at construction.
@@ -91,6 +93,7 @@ impl SandboxedConfig {
             stderr_bytes: DEFAULT_TAIL_BYTES,
             state_root: std::env::temp_dir(),
             spill_cap: SPILL_CAP,
+            keep_spills: false,
             environment: EnvironmentPolicy::default(),
             inherited: None,
             shell: None,

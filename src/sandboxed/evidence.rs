@@ -7,11 +7,15 @@ use std::time::Instant;
 use crate::denial::trace::filter::{FilterOptions, compile};
 use crate::denial::trace::{FileBackend, NetBackend, SignalBackend, Watch};
 use crate::plan::{Backend, Instruction, Planned};
-use crate::policy::{EffectivePolicy, SyscallRule};
+use crate::policy::{EffectivePolicy, SandboxMode, SyscallRule};
 
 /// The filter that sends calls to the supervisor.
-pub(super) fn trace_filter(reported: &[SyscallRule]) -> Vec<Instruction> {
-    let filter = compile(reported, FilterOptions { descriptor_metadata: true, handover: None });
+///
+/// Metadata changed through a descriptor is looked at where nothing may be written: elsewhere an archiver would pay for
+/// three such calls a file, all allowed.
+pub(super) fn trace_filter(mode: SandboxMode, reported: &[SyscallRule]) -> Vec<Instruction> {
+    let descriptor_metadata = mode == SandboxMode::ReadOnly;
+    let filter = compile(reported, FilterOptions { descriptor_metadata, handover: None });
     filter.instructions.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }
 

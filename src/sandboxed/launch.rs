@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,9 @@ use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
+use super::pty::TerminalSize;
 use super::report::{RunContext, RunFacts, Views};
+use super::sessions;
 use crate::environment::Variables;
 use crate::executor::defaults::check_workdir;
 use crate::executor::engine::Launched;
@@ -24,6 +26,7 @@ use crate::executor::program::{SHELL_NAME, shell_arguments};
 use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage};
+use crate::output::SPILL_PREFIX;
 use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
 use crate::policy::EffectivePolicy;
 
@@ -47,16 +50,18 @@ impl SandboxedExecutor {
     pub(super) async fn launch(&self, spec: &ExecSpec) -> Result<(Launched<SandboxChild>, RunContext), ExecError> {
         let pipes = Pipes::make(spec)?;
         let began = Instant::now();
-        let (child, context) = self.launch_with([&pipes.child[0], &pipes.child[1], &pipes.child[2]], spec).await?;
+        let (child, context) =
+            self.launch_with([&pipes.child[0], &pipes.child[1], &pipes.child[2]], spec, None).await?;
         drop(pipes.child);
         Ok((Launched { child, stdout: pipes.stdout, stderr: pipes.stderr, stdin: pipes.stdin, began }, context))
     }
 
-    /// Starts a command on the given descriptors.
+    /// Starts a command on the given descriptors, or on a terminal of its own, which the context then holds.
     pub(super) async fn launch_with(
         &self,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
+        terminal: Option<TerminalSize>,
     ) -> Result<(SandboxChild, RunContext), ExecError> {
         check_workdir(&spec.workdir)?;
         let call = spec.policy.clone().unwrap_or_else(|| self.config.policy.standing());
@@ -65,8 +70,11 @@ impl SandboxedExecutor {
         loop {
             let support = self.host.support();
             let mut context = self.plan(&policy, &support, &call, spec)?;
-            match self.attempt(&mut context, stdio, spec).await? {
-                Ok(child) => return Ok((child, context)),
+            match self.attempt(&mut context, stdio, spec, terminal).await? {
+                Ok(child) => {
+                    self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
+                    return Ok((child, context));
+                }
                 Err(failure) if self.untraceable(&failure) => self.host.cannot_trace(),
                 Err(failure) if self.host.learn(&support, &failure) => {}
                 Err(failure) => return Err(explain(failure, spec)),
@@ -91,6 +99,7 @@ impl SandboxedExecutor {
         spec: &ExecSpec,
     ) -> Result<RunContext, ExecError> {
         let session = call.session.as_deref();
+        let traced = policy.mode.confines() && self.traces()?;
         let mounts = host.namespaces != NamespaceRoute::Refused && self.config.backend != BackendChoice::Landlock;
         let wants_directory = policy.mode.confines() && (session.is_some() || !mounts);
         let tmp = if wants_directory {
@@ -105,14 +114,14 @@ impl SandboxedExecutor {
             world: &HostWorld,
             backend: self.config.backend,
             require_full: self.config.require_full,
-            trace: self.traces(),
+            trace: traced,
             proxy_port: PROXY_PORT,
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
         let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
         planned.plan.fault = self.config.fault;
-        if self.traces() && policy.mode.confines() {
-            planned.plan.trace = Some(evidence::trace_filter(&planned.reported_calls));
+        if traced {
+            planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
         }
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
@@ -123,6 +132,7 @@ impl SandboxedExecutor {
             planned,
             trace: None,
             outlet,
+            terminal: None,
             untraced,
             views,
             facts: started,
@@ -130,11 +140,24 @@ impl SandboxedExecutor {
         })
     }
 
-    fn traces(&self) -> bool {
-        match self.config.trace {
+    /// Whether this command is traced. The supervisor's thread then starts while the sandbox is built.
+    fn traces(&self) -> Result<bool, ExecError> {
+        let wanted = match self.config.trace {
             TraceChoice::On => true,
             TraceChoice::Auto => self.host.traceable(),
             TraceChoice::Off => false,
+        };
+        if !wanted {
+            return Ok(false);
+        }
+        match self.host.supervisor() {
+            Ok(_) => Ok(true),
+            Err(error) if self.config.trace == TraceChoice::Auto => {
+                tracing::info!(%error, "commands are not traced here");
+                self.host.cannot_trace();
+                Ok(false)
+            }
+            Err(error) => Err(ExecError::io("starting the trace supervisor", error)),
         }
     }
 
@@ -144,8 +167,10 @@ impl SandboxedExecutor {
         context: &mut RunContext,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
+        terminal: Option<TerminalSize>,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
-        let call = self.call(context, spec)?;
+        let mut call = self.call(context, spec)?;
+        call.terminal = terminal.map(|size| (size.columns, size.rows));
         let mut launcher = self.host.launcher()?;
         let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
             Ok(channel) => channel,
@@ -162,7 +187,7 @@ impl SandboxedExecutor {
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
-            Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxLost { reason }),
+            Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxUnavailable { reason }),
             Err(_) => {
                 if let Err(error) = launcher.kill(channel.run()) {
                     tracing::debug!(%error, "the launcher is gone");
@@ -191,8 +216,16 @@ impl SandboxedExecutor {
                         outlet.open(socket).map_err(Lost::Proxy)?;
                     }
                 }
+                Ok((Event::Terminal, mut fds)) => {
+                    let terminal = fds.pop().ok_or_else(|| Lost::Gone("its terminal did not arrive".to_owned()))?;
+                    context.terminal = Some(terminal);
+                }
                 Ok((Event::Exited(_), _)) => {}
-                Err(error) => return Err(Lost::Gone(format!("it ended while being built: {error}"))),
+                Err(error) => {
+                    return Err(Lost::Gone(format!(
+                        "the launcher or the sandbox ended while the sandbox was being built: {error}"
+                    )));
+                }
             }
         }
     }
@@ -223,6 +256,7 @@ impl SandboxedExecutor {
             arguments: argv.collect::<Result<_, _>>()?,
             environment: entries.collect::<Result<_, _>>()?,
             workdir: c_string(spec.workdir.as_os_str(), "the workdir")?,
+            terminal: None,
         })
     }
 
@@ -250,6 +284,10 @@ impl Pipes {
         let pipe = || std::io::pipe().map_err(|source| ExecError::io("making a pipe for the command", source));
         let ((stdout, child_stdout), (stderr, child_stderr)) = (pipe()?, pipe()?);
         let (child_stdin, stdin) = match spec.stdin {
+            Stdin::Inherit => {
+                let own = std::io::stdin().as_fd().try_clone_to_owned();
+                (own.map_err(|source| ExecError::io("passing standard input on", source))?, None)
+            }
             Stdin::Empty => {
                 let null = File::open("/dev/null").map_err(|source| ExecError::io("opening /dev/null", source))?;
                 (OwnedFd::from(null), None)

@@ -41,6 +41,10 @@ impl PolicySource for LayeredPolicy {
     }
 
     fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError> {
+        if !call.workspace.is_absolute() {
+            let reason = "it is not an absolute path; give the session's directory".to_owned();
+            return Err(ExecError::Workspace { path: call.workspace.clone(), reason });
+        }
         if *call == self.standing {
             let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(policy) = first {

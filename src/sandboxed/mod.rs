@@ -10,6 +10,7 @@ mod host_state;
 mod launch;
 mod layered;
 mod outlet;
+mod pty;
 mod report;
 mod sessions;
 
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use attached::Attachment;
 pub use config::{PolicySource, SandboxedConfig, TraceChoice};
 pub use layered::LayeredPolicy;
+pub use pty::{PtyProcess, TerminalSize};
 
 use crate::environment::Variables;
 use crate::executor::defaults::Defaults;
@@ -72,6 +74,7 @@ impl SandboxedExecutor {
             stderr_bytes: config.stderr_bytes,
             spill_root: config.state_root.clone(),
             spill_cap: config.spill_cap,
+            keep_spills: config.keep_spills,
         });
         Ok(Self {
             defaults: Defaults {
@@ -96,11 +99,6 @@ impl SandboxedExecutor {
         self.engine.dispose().await;
         self.host.release();
         self.sessions.end_all();
-    }
-
-    /// Ends a session: its private `/tmp` is removed. Commands of it that still run keep what they have open.
-    pub fn end_session(&self, session: &str) {
-        self.sessions.end(session);
     }
 }
 
@@ -132,6 +130,10 @@ impl BashExecutor for SandboxedExecutor {
 
     fn sandbox_mode(&self) -> Option<SandboxMode> {
         Some(self.config.policy.standing().mode)
+    }
+
+    fn end_session(&self, session: &str) {
+        self.sessions.end(session);
     }
 
     fn dispose(&self) -> BoxFuture<'_, ()> {

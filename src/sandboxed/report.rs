@@ -1,6 +1,7 @@
 //! From the outcome of a run to its facts.
 
 use std::ffi::OsString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, cl
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
-use crate::policy::EffectivePolicy;
+use crate::policy::{EffectivePolicy, NetworkMode};
 
 /// What has to be remembered of a call until it ends.
 pub(super) struct RunContext {
@@ -23,6 +24,8 @@ pub(super) struct RunContext {
     pub(super) trace: Option<TraceHandle>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
+    /// Our side of the command's terminal, when it was started on one.
+    pub(super) terminal: Option<OwnedFd>,
     /// It could not be traced and would have been.
     pub(super) untraced: bool,
     pub(super) views: Views,
@@ -60,6 +63,9 @@ impl RunContext {
     /// Adds the sandbox's report to the result.
     pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
+        if self.policy.mode.confines() && self.policy.network.mode == NetworkMode::Full {
+            notes.push("network: the host's own, in full".into());
+        }
         if self.untraced {
             notes
                 .push("denials were not traced: a filter around this process has the one listener there can be".into());

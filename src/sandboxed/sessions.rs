@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::output::{OwnedDir, sweep};
+use crate::output::OwnedDir;
 
 /// Beginning of the name of every session directory.
-const PREFIX: &str = "stockade-session-";
+pub(super) const PREFIX: &str = "stockade-session-";
 
 /// The session directories of one executor.
 #[derive(Debug)]
@@ -41,9 +41,8 @@ impl SessionTmp {
 }
 
 impl Sessions {
-    /// Removes what dead executors left below `root`, then stands ready.
+    /// Stands ready.
     pub(super) fn new(root: PathBuf) -> Self {
-        sweep(&root, PREFIX);
         Self { root, open: Mutex::new(HashMap::new()) }
     }
 

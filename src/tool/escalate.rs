@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
@@ -92,8 +93,14 @@ pub(super) async fn escalate(
     let asks = match &plea.wanted {
         Wanted::Mode(mode) => Asks::Mode(*mode),
         Wanted::Extra(extra) => {
-            let (grant, protected) = canonical_grant(extra, session.cwd(), inner.protected.as_ref())
-                .map_err(|error| Failure::new(FailureCode::Permissions, format!("{error}; nothing was run")))?;
+            let (extra, workspace, guard) = (extra.clone(), session.cwd().to_owned(), Arc::clone(&inner.protected));
+            // It looks at the disk, and a file system may take its time.
+            let looked = tokio::task::spawn_blocking(move || canonical_grant(&extra, &workspace, guard.as_ref())).await;
+            let (grant, protected) = match looked {
+                Ok(Ok(found)) => found,
+                Ok(Err(error)) => return Err(unusable(&error)),
+                Err(error) => return Err(unusable(&error)),
+            };
             Asks::Extra { grant, protected }
         }
     };
@@ -110,6 +117,10 @@ pub(super) async fn escalate(
         ApprovalOutcome::AllowedOnce => Ok(Permit { asks: request.asks, shown: plea.effective }),
         other => Err(refusal(other)),
     }
+}
+
+fn unusable(error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(FailureCode::Permissions, format!("{error}; nothing was run"))
 }
 
 fn logged(plea: &Plea<'_>, asks: &Asks) -> Escalation {

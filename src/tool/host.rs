@@ -21,7 +21,7 @@ use super::result::{Failure, FailureCode, ToolOutput, ToolResult};
 use super::table::TaskTable;
 use super::{BASH, BASH_KILL, BASH_OUTPUT, ToolDefinition, task};
 use crate::approval::{Approver, escape_line};
-use crate::executor::{BashExecutor, BashProcess};
+use crate::executor::{BashExecutor, BashProcess, ProcessStatus};
 use crate::policy::SandboxMode;
 use crate::session::{CallOutcome, Session, SessionId};
 
@@ -149,11 +149,13 @@ impl ToolHost {
         self.inner.tasks.counts()
     }
 
-    /// Kills every background task of a session and forgets them. For when a session ends for good; one that merely
+    /// Kills every background task of a session, forgets them, and has the executor drop what it keeps for the session,
+    /// such as its private `/tmp`. For when a session ends for good; one that merely
     /// disconnects may leave them running.
     pub async fn end_session(&self, session: &SessionId) {
         kill_all(&self.inner.tasks.processes(Some(session.as_str()))).await;
         self.inner.tasks.forget(session.as_str());
+        self.inner.executor.end_session(session.as_str());
     }
 
     /// Ends everything: pending approvals are withdrawn, foreground commands and background tasks killed, the executor
@@ -195,11 +197,13 @@ impl Inner {
             report(watched);
         }
         watchers.spawn(async move {
-            if let Err(error) = process.done().await {
-                tracing::debug!(task = id, %error, "background task failed");
-            }
+            // What it came to, not where it stands: nothing says that the status changes before this resolves.
+            let ended = match process.done().await {
+                Ok(result) => ProcessStatus::Settled(Box::new(result)),
+                Err(error) => ProcessStatus::Failed(error.to_string()),
+            };
             let Some(inner) = inner.upgrade() else { return };
-            if let Some(status) = inner.tasks.finished(&id) {
+            if let Some(status) = inner.tasks.finished(&id, &ended) {
                 inner.notices.finished(process.owner(), &id, &status);
             }
         });

@@ -39,8 +39,9 @@ pub enum Protection {
 /// Tells which paths are protected: for writing those that make other programs run code later, for reading those that
 /// hold secrets.
 pub trait ProtectedPaths: Send + Sync {
-    /// What the canonical `path` has to do with protected paths, in a session with this workspace.
-    fn protection(&self, workspace: &Path, path: &Path, access: GrantAccess) -> Protection;
+    /// What each of the canonical paths of one request has to do with protected paths, in a session with this
+    /// workspace; in their order. It may look at the disk. What it does not answer counts as protected.
+    fn protection(&self, workspace: &Path, asked: &[(PathBuf, GrantAccess)]) -> Vec<Protection>;
 }
 
 /// A fixed list of protected absolute paths, for writing and reading alike.
@@ -48,12 +49,15 @@ pub trait ProtectedPaths: Send + Sync {
 pub struct ProtectedList(pub Vec<PathBuf>);
 
 impl ProtectedPaths for ProtectedList {
-    fn protection(&self, _workspace: &Path, path: &Path, _access: GrantAccess) -> Protection {
-        if self.0.iter().any(|protected| path.starts_with(protected)) {
-            return Protection::Named;
-        }
-        let inside = self.0.iter().find(|protected| protected.starts_with(path));
-        inside.map_or(Protection::None, |protected| Protection::Contains(protected.clone()))
+    fn protection(&self, _workspace: &Path, asked: &[(PathBuf, GrantAccess)]) -> Vec<Protection> {
+        let of = |path: &Path| {
+            if self.0.iter().any(|protected| path.starts_with(protected)) {
+                return Protection::Named;
+            }
+            let inside = self.0.iter().find(|protected| protected.starts_with(path));
+            inside.map_or(Protection::None, |protected| Protection::Contains(protected.clone()))
+        };
+        asked.iter().map(|(path, _)| of(path)).collect()
     }
 }
 
@@ -105,33 +109,30 @@ pub fn canonical_grant(
     workspace: &Path,
     guard: &dyn ProtectedPaths,
 ) -> Result<(Grant, Vec<PathBuf>), PermissionError> {
-    let mut protected = Vec::new();
-    let mut paths = |list: &Option<Vec<String>>, name, access| -> Result<Vec<PathBuf>, PermissionError> {
-        let mut found = Vec::new();
-        for given in bounded(list.as_deref().unwrap_or_default(), name)? {
-            let path = canonical_path(given)?;
-            if access == GrantAccess::Write && path == Path::new("/") {
-                return Err(unusable(given, "is everything: ask for the paths that were refused, or for a wider mode"));
-            }
-            match guard.protection(workspace, &path, access) {
-                Protection::None => {}
-                Protection::Named => protected.push(path.clone()),
-                Protection::Contains(protected) => return Err(PermissionError::Protected { path, protected }),
-            }
-            found.push(path);
+    let mut asked_paths = canonical_paths(asked.write.as_deref(), "write", GrantAccess::Write)?;
+    asked_paths.extend(canonical_paths(asked.read.as_deref(), "read", GrantAccess::Read)?);
+    let mut judged =
+        if asked_paths.is_empty() { Vec::new() } else { guard.protection(workspace, &asked_paths) }.into_iter();
+    let (mut write, mut read, mut protected) = (Vec::new(), Vec::new(), Vec::new());
+    for (path, access) in asked_paths {
+        match judged.next().unwrap_or_else(|| Protection::Contains(workspace.to_owned())) {
+            Protection::None => {}
+            Protection::Named => protected.push(path.clone()),
+            Protection::Contains(protected) => return Err(PermissionError::Protected { path, protected }),
         }
-        found.sort();
-        found.dedup();
-        Ok(found)
-    };
-    let write = paths(&asked.write, "write", GrantAccess::Write)?;
-    let read = paths(&asked.read, "read", GrantAccess::Read)?;
+        match access {
+            GrantAccess::Write => write.push(path),
+            GrantAccess::Read => read.push(path),
+        }
+    }
     let hosts = bounded(asked.network.as_deref().unwrap_or_default(), "network")?;
     let mut network = hosts.iter().map(|entry| canonical_host(entry)).collect::<Result<Vec<_>, _>>()?;
     network.sort();
     network.dedup();
-    protected.sort();
-    protected.dedup();
+    for list in [&mut write, &mut read, &mut protected] {
+        list.sort();
+        list.dedup();
+    }
     Ok((Grant { write, read, network }, protected))
 }
 
@@ -140,6 +141,21 @@ fn bounded<'a>(list: &'a [String], name: &'static str) -> Result<&'a [String], P
         return Err(PermissionError::TooMany { list: name, count: list.len() });
     }
     Ok(list)
+}
+
+fn canonical_paths(
+    list: Option<&[String]>,
+    name: &'static str,
+    access: GrantAccess,
+) -> Result<Vec<(PathBuf, GrantAccess)>, PermissionError> {
+    let resolved = bounded(list.unwrap_or_default(), name)?.iter().map(|given| {
+        let path = canonical_path(given)?;
+        if access == GrantAccess::Write && path == Path::new("/") {
+            return Err(unusable(given, "is everything: ask for the paths that were refused, or for a wider mode"));
+        }
+        Ok((path, access))
+    });
+    resolved.collect()
 }
 
 fn unusable(given: &str, problem: impl Into<String>) -> PermissionError {
@@ -232,7 +248,7 @@ fn plain_v6(address: Ipv6Addr) -> Option<Ipv6Addr> {
 pub(super) struct Unlisted;
 
 impl ProtectedPaths for Unlisted {
-    fn protection(&self, workspace: &Path, _path: &Path, _access: GrantAccess) -> Protection {
-        Protection::Contains(workspace.to_owned())
+    fn protection(&self, _workspace: &Path, _asked: &[(PathBuf, GrantAccess)]) -> Vec<Protection> {
+        Vec::new()
     }
 }

@@ -134,14 +134,14 @@ impl TaskTable {
     }
 
     /// Notes that a task has ended, and lets go of what is beyond the bounds. Returns its final status.
-    pub(super) fn finished(&self, id: &str) -> Option<TaskStatus> {
+    pub(super) fn finished(&self, id: &str, end: &ProcessStatus) -> Option<TaskStatus> {
         let number = number(id)?;
         let mut tasks = self.lock();
         let task = tasks.get_mut(&number)?;
         let status = match &mut task.process {
             State::Held { process, finished } => {
                 *finished = true;
-                summary(None, &process.status()).status
+                summary(process.owner(), end).status
             }
             State::Ended(ended) => ended.status.clone(),
         };

@@ -1,7 +1,7 @@
 //! Writing: every call that opens, creates, moves, removes or changes metadata, aimed at the host outside the
 //! workspace, and in read-only mode at the workspace too.
 
-use crate::table::{Around, Attack, Control, Effect, control, control_in_workspace};
+use crate::table::{Around, Attack, Control, Effect, control, control_in_namespaces, control_in_workspace};
 
 /// Aimed at a file, a directory and a new name: outside the workspace in both modes, inside it in read-only mode.
 const WRITES: &[&str] = &[
@@ -125,6 +125,7 @@ const METADATA: &[&str] = &[
     "setflags {d}/file xattr",
     "setflags {d}/file version",
     "setflags {d}/dir nodump",
+    "setflags {d}/file ext4-version",
     "file-setattr {d}/file",
     "int80 chmod {d}/file",
 ];
@@ -177,9 +178,18 @@ pub(crate) fn attacks() -> Vec<Attack> {
         race("race-symlink {ws}/race1 {ws}/file {out}/file"),
         race("race-exchange {ws}/race2 {ws}/race2-out file"),
         Attack::new("race", Effect::World, "race-symlink {scratch}/race3 {scratch}/none {out}/file"),
-        Attack::new("mounted", Effect::World, "open {ws}/mnt/file wronly,append").root().around(Around::Mount),
-        Attack::new("mounted", Effect::World, "unlink {ws}/mnt/file").root().around(Around::Mount),
-        Attack::new("mounted", Effect::World, "chmod {ws}/mnt/file 0777 chmod").root().around(Around::Mount),
+        Attack::new("mounted", Effect::World, "open {ws}/mnt/file wronly,append")
+            .root()
+            .around(Around::Mount)
+            .gap(&["protected-paths"]),
+        Attack::new("mounted", Effect::World, "unlink {ws}/mnt/file")
+            .root()
+            .around(Around::Mount)
+            .gap(&["protected-paths"]),
+        Attack::new("mounted", Effect::World, "chmod {ws}/mnt/file 0777 chmod")
+            .root()
+            .around(Around::Mount)
+            .gap(&["protected-paths"]),
         Attack::new("inherited", Effect::World, "fd-write 8").around(Around::Descriptors),
         Attack::new("inherited", Effect::World, "fd-truncate 8").around(Around::Descriptors),
         Attack::new("inherited", Effect::World, "fd-dir-openat 9 file wronly").around(Around::Descriptors),
@@ -241,12 +251,12 @@ pub(crate) const CONTROLS: &[Control] = &[
     control("write", "read {out}/file"),
     control("write", "sh:cat <<X >/dev/null\nhere\nX"),
     control("write", "sh:echo x >/dev/null && head -c 4 /dev/urandom >/dev/null"),
-    control("metadata", "sh:touch {scratch}/m1 && chmod 0700 {scratch}/m1 && touch -d @1 {scratch}/m1"),
+    control_in_namespaces("metadata", "sh:touch {scratch}/m1 && chmod 0700 {scratch}/m1 && touch -d @1 {scratch}/m1"),
     control("race", "sh:ln -s c1 {scratch}/r1 && rm {scratch}/r1"),
     control("inherited", "sh:exec 5</dev/null && exec 5<&-"),
     control("mounted", "sh:ls {ws} >/dev/null"),
-    control("lock", "sh:touch {scratch}/l1 && flock -n {scratch}/l1 true"),
-    control("set-id", "sh:touch {scratch}/s1 && chmod 0755 {scratch}/s1 && chmod u+x {scratch}/s1"),
+    control("lock", "sh:: >{scratch}/l1 && flock -n {scratch}/l1 true"),
+    control_in_namespaces("set-id", "sh:touch {scratch}/s1 && chmod 0755 {scratch}/s1 && chmod u+x {scratch}/s1"),
     control_in_workspace("write", "open {ws}/plain wronly,creat"),
     control_in_workspace("write", "open {ws}/file wronly,append"),
     control_in_workspace("write", "rename {ws}/exec2.sh {ws}/exec3.sh"),

@@ -1,7 +1,7 @@
 //! Processes of the host, their memory, signals, scheduling and System V objects; the caller's group and terminal;
 //! outliving the command and eating what the host has.
 
-use crate::table::{Around, Attack, Control, Effect, control};
+use crate::table::{Around, Attack, Control, Effect, control, control_in_namespaces};
 
 const ISOLATION: &[&str] = &["process-isolation"];
 
@@ -128,6 +128,10 @@ fn life() -> Vec<Attack> {
     all.push(row("daemon", Effect::Survivor, "sh:nohup setsid {probe} sleep 40 {token} >/dev/null 2>&1 &"));
     all.extend([
         Attack::new("bomb", Effect::Claim, "fork-bomb 1500").gap(&["limits"]).alone(),
+        Attack::new("bomb", Effect::Claim, "memory-bomb 4400")
+            .gap(&["limits"])
+            .alone()
+            .nobody("it would take this host's memory"),
         Attack::new("bomb", Effect::Claim, "disk-fill /tmp 6000").gap(&["limits"]).alone(),
         Attack::new("bomb", Effect::Claim, "disk-fill /dev/shm 6000")
             .gap(&["limits"])
@@ -148,11 +152,16 @@ fn terminal() -> Vec<Attack> {
         ("nonblock", true),
         ("append", true),
         ("exclusive", true),
+        ("stop", true),
+        ("flush", true),
+        ("hangup", true),
+        ("lock", true),
+        ("foreground", true),
         ("steal", false),
     ];
     for fd in ["0", "1", "tty"] {
         for (how, possible) in hows {
-            if fd != "0" && ["append", "steal", "sti-high63"].contains(&how) {
+            if fd != "0" && ["append", "steal", "sti-high63", "lock", "hangup"].contains(&how) {
                 continue;
             }
             let attack = Attack::new("terminal", Effect::Terminal, &format!("terminal {fd} {how}"))
@@ -162,7 +171,7 @@ fn terminal() -> Vec<Attack> {
             let shared = fd == "tty" && how == "nonblock";
             all.push(if !possible || shared {
                 attack.nobody("a descriptor of one's own, or a terminal that is somebody's already")
-            } else if how == "steal" {
+            } else if ["steal", "hangup", "lock"].contains(&how) {
                 attack.root()
             } else {
                 attack
@@ -189,7 +198,7 @@ pub(crate) const CONTROLS: &[Control] = &[
     control("group", "sh:trap 'exit 0' USR1; kill -USR1 $$; exit 1"),
     control("tuning", "tune 0 prlimit-core"),
     control("tuning", "tune 0 setpriority"),
-    control("ipc", "sysv-own"),
+    control_in_namespaces("ipc", "sysv-own"),
     control("daemon", "sh:(sleep 0.01 &) ; true"),
     control("bomb", "fork-bomb 40"),
     control("terminal", "sh:test -r /dev/null"),

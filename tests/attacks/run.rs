@@ -20,6 +20,10 @@ impl Place {
         matches!(self, Self::Sandbox { mode: "read-only", .. })
     }
 
+    pub(crate) fn without_namespaces(&self) -> bool {
+        matches!(self, Self::Sandbox { backend: "landlock", .. })
+    }
+
     pub(crate) fn has(&self, modes: Modes) -> bool {
         match modes {
             Modes::Both => true,
@@ -102,11 +106,19 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
+/// Stands for the scratch directory until the shell fills it in, because in read-only mode only the sandbox knows it.
+const SCRATCH: &str = "@@scratch@@";
+
 /// One shell text that runs every command in turn, each between two marks.
-fn script(scene: &Scene, commands: &[&str], workspace: &Path, scratch: &Path) -> String {
-    let mut text = String::new();
+fn script(scene: &Scene, place: &Place, commands: &[&str], workspace: &Path) -> String {
+    let scratch = workspace.join("scratch");
+    let mut text = if place.read_only() {
+        String::from("scratch=${TMPDIR:-/tmp}\n")
+    } else {
+        format!("scratch={}\n", quoted(&scratch.display().to_string()))
+    };
     for (number, command) in commands.iter().enumerate() {
-        let filled = scene.fill(command, scratch);
+        let filled = scene.fill(command, Path::new(SCRATCH));
         let words = match filled.strip_prefix("sh:") {
             Some(shell) => format!("bash -c {}", quoted(shell)),
             None => {
@@ -114,6 +126,7 @@ fn script(scene: &Scene, commands: &[&str], workspace: &Path, scratch: &Path) ->
                 format!("{} {}", scene.probe(), arguments.join(" "))
             }
         };
+        let words = words.replace(SCRATCH, "'\"$scratch\"'");
         let at = quoted(&workspace.display().to_string());
         text.push_str(&format!("echo '@@begin {number}'\n( cd {at} && {words} ) 2>&1\necho \"@@end {number} $?\"\n"));
     }
@@ -189,8 +202,7 @@ pub(crate) fn observe(template: &Template, place: &Place, row: &Attack, commands
     let mut scene = template.scene();
     let (whole, special) = watched(&scene, place);
     let workspace = scene.path(row.place());
-    let scratch = if place.read_only() { PathBuf::from("/tmp") } else { workspace.join("scratch") };
-    let script = script(&scene, commands, &workspace, &scratch);
+    let script = script(&scene, place, commands, &workspace);
     let words = words(&scene, place, row.around, row.own, &workspace.display().to_string(), &script);
     let env = [
         ("PATH", PATH.to_owned()),
@@ -210,12 +222,13 @@ pub(crate) fn observe(template: &Template, place: &Place, row: &Attack, commands
     describe(&scene, finished, commands.len(), survivors, changes(&before, &after), place, row.around)
 }
 
-/// Confined, nothing may be left when the run has returned, give or take the kernel's own tidying.
-fn lingering(scene: &Scene, patient: bool) -> usize {
+/// Confined, nothing may be left when the run has returned, give or take the kernel's own tidying. Unconfined, one
+/// that jumps from process to process may escape a single look.
+fn lingering(scene: &Scene, confined: bool) -> usize {
     let started = Instant::now();
     loop {
         let left = scene.survivors().len();
-        if left == 0 || !patient || started.elapsed() > Duration::from_millis(500) {
+        if (left == 0) == confined || started.elapsed() > Duration::from_millis(500) {
             return left;
         }
         std::thread::sleep(Duration::from_millis(10));
@@ -315,12 +328,12 @@ pub(crate) fn escapes(row: &Attack, seen: &Seen) -> Vec<String> {
     found
 }
 
-/// Rows in runs: those that can share one do, forty at a time.
-pub(crate) fn batches(rows: &[(usize, Attack)]) -> Vec<Vec<(usize, Attack)>> {
+/// Rows in runs: those that can share one do, forty at a time. What a reported gap lets happen is run alone at once.
+pub(crate) fn batches(rows: &[(usize, Attack)], gaps: &BTreeSet<String>) -> Vec<Vec<(usize, Attack)>> {
     let mut shared: BTreeMap<String, Vec<(usize, Attack)>> = BTreeMap::new();
     let mut all = Vec::new();
     for (number, row) in rows {
-        if row.alone {
+        if row.alone || row.gaps.iter().any(|gap| gaps.contains(*gap)) {
             all.push(vec![(*number, row.clone())]);
         } else {
             let key = format!("{:?} {}", row.around, row.place());
@@ -340,6 +353,7 @@ pub(crate) fn controls(template: &Template, place: &Place, list: &[Control]) -> 
         let row = Attack::new("control", Effect::Claim, &format!("{{{workspace}}}"));
         let chosen: Vec<_> = list
             .iter()
+            .filter(|control| !control.namespaces_only || !place.without_namespaces())
             .filter(|control| place.has(control.modes) || *place == Place::Unconfined)
             .filter(|control| control.args.contains("{bare}") == (workspace == "bare"))
             .collect();

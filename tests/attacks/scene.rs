@@ -140,6 +140,7 @@ impl Scene {
 
     /// Fills in the `{names}` of a row.
     pub(crate) fn fill(&self, text: &str, scratch: &Path) -> String {
+        let (uid, gid) = self.actor.ids();
         let mut filled = text.to_owned();
         for name in ["out", "ws", "bare", "linked", "home", "bin"] {
             filled = filled.replace(&format!("{{{name}}}"), &self.path(name).display().to_string());
@@ -152,8 +153,8 @@ impl Scene {
             .replace("{probe}", &self.probe())
             .replace("{token}", &self.token)
             .replace("{sysv}", &self.sysv.to_string())
-            .replace("{uid}", &self.actor.uid.to_string())
-            .replace("{gid}", &self.actor.gid.to_string())
+            .replace("{uid}", &uid.to_string())
+            .replace("{gid}", &gid.to_string())
     }
 
     /// Files and bystander as the outside sees them now. `paths` are compared whole; below `workspaces` only setuid

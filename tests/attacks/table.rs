@@ -152,14 +152,21 @@ pub(crate) struct Control {
     pub(crate) family: &'static str,
     pub(crate) args: &'static str,
     pub(crate) modes: Modes,
+    /// Without namespaces it is refused, and that is meant.
+    pub(crate) namespaces_only: bool,
 }
 
 /// A control for both modes.
 pub(crate) const fn control(family: &'static str, args: &'static str) -> Control {
-    Control { family, args, modes: Modes::Both }
+    Control { family, args, modes: Modes::Both, namespaces_only: false }
 }
 
 /// A control that needs a writable workspace.
 pub(crate) const fn control_in_workspace(family: &'static str, args: &'static str) -> Control {
-    Control { family, args, modes: Modes::WorkspaceWrite }
+    Control { family, args, modes: Modes::WorkspaceWrite, namespaces_only: false }
+}
+
+/// A control for the backend with namespaces of its own.
+pub(crate) const fn control_in_namespaces(family: &'static str, args: &'static str) -> Control {
+    Control { family, args, modes: Modes::Both, namespaces_only: true }
 }

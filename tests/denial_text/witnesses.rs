@@ -127,6 +127,15 @@ fn refusals_that_explain_the_failure_block() {
 }
 
 #[test]
+fn a_missing_name_beneath_a_refused_directory_shows_that_refusal() {
+    let seen = vec![traced(DenialKind::FsCreate, "a", 3, "node", EXITED)];
+    let text = "Error: ENOENT: no such file or directory, mkdir 'a/b'\n";
+    assert!(only(&run("node -e 'fs.mkdirSync(\"a/b\",{recursive:true})'", 1, text, seen)).blocking);
+    // Without the refusal the same message is an ordinary failure.
+    assert_eq!(run("node x.js", 1, text, Vec::new()), []);
+}
+
+#[test]
 fn only_the_shown_refusal_blocks() {
     let seen = vec![
         traced(DenialKind::FsCreate, "d/__pycache__", 3, "python3", Aftermath::Continued),
@@ -172,6 +181,38 @@ fn a_datagram_to_a_name_server_is_the_look_up_it_was_for() {
     assert_eq!((denial.kind, denial.host.as_deref(), denial.port), (DenialKind::NetResolve, Some("example.com"), None));
     assert_eq!(denial.sources, [Witness::Trace, Witness::Stderr]);
     assert_eq!(denial.grant.as_ref().unwrap().network, ["example.com"]);
+}
+
+#[test]
+fn look_ups_of_one_name_are_one_denial() {
+    let ask = |host: &str, at: u32| {
+        let mut seen = traced(DenialKind::NetResolve, "", at, "curl", Aftermath::ProcessExited { code: 6 });
+        seen.target = Target::Net { host: host.to_owned(), port: None };
+        seen
+    };
+    let seen = vec![ask("example.com", 3), ask("example.com.lan", 4), ask("10.0.0.2", 5), ask("10.0.0.3", 6)];
+    let denials = run("curl -s https://example.com", 6, "", seen);
+    assert_eq!((only(&denials).host.as_deref(), only(&denials).blocking), (Some("example.com"), true));
+    // The server alone: the name is the only one in the command.
+    let denials = run("curl -s https://example.com", 6, "", vec![ask("10.0.0.2", 5)]);
+    assert_eq!(only(&denials).host.as_deref(), Some("example.com"));
+}
+
+#[test]
+fn operations_are_joined_by_their_kind() {
+    let call = |kind, name: &str, at: u32| {
+        let mut seen = traced(kind, "", 7, "mount", Aftermath::ProcessExited { code: 32 });
+        (seen.target, seen.syscall, seen.at) =
+            (Target::Syscall, Some(name.to_owned()), Some(Duration::from_millis(u64::from(at))));
+        seen
+    };
+    let seen = vec![call(DenialKind::Mount, "fsopen", 1), call(DenialKind::Mount, "mount", 2)];
+    let denials = run("mount -t tmpfs none /mnt", 32, "mount: /mnt: permission denied.\n", seen);
+    assert_eq!((only(&denials).kind, only(&denials).blocking), (DenialKind::Mount, true));
+    let mut signal = call(DenialKind::Signal, "kill", 1);
+    (signal.target, signal.process) = (Target::None, Some(DeniedProcess { pid: Some(2), comm: "bash".to_owned() }));
+    let denials = run("kill 1", 1, "bash: line 1: kill: (1) - Operation not permitted\n", vec![signal]);
+    assert!(only(&denials).blocking);
 }
 
 #[test]

@@ -137,7 +137,7 @@ pub(crate) fn policy(mode: SandboxMode) -> EffectivePolicy {
         access,
         optional: false,
         missing: false,
-        origin: Origin::Default { line: 1 },
+        origin: Origin::Default { policy: mode.to_string(), line: 1 },
         reason: None,
     };
     let mut rules = vec![
@@ -157,6 +157,9 @@ pub(crate) fn policy(mode: SandboxMode) -> EffectivePolicy {
         workspace: PathBuf::from(PROJECT),
         workspace_written: None,
         rules,
+        aliases: BTreeMap::new(),
+        pinned: Vec::new(),
+        watched: Vec::new(),
         network: NetworkPolicy { mode: network, ..NetworkPolicy::default() },
         limits: Limits::default(),
         seccomp: Vec::new(),

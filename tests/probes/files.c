@@ -9,10 +9,15 @@
 #include <linux/fs.h>
 #include <linux/falloc.h>
 
+/* Whether the new file is to have a setuid or setgid bit: a write would take it off again. */
+static int gains;
+
 static int finish_open(long fd, int flags)
 {
     if (fd < 0)
         return refused("open");
+    if (gains)
+        return DONE;
     if ((flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) == O_PATH)
         return DONE;
     if (flags & O_DIRECT) {
@@ -29,6 +34,7 @@ PROBE(p_open, "open", 2)
 {
     int flags = open_flags(argv[1]);
     mode_t mode = argc > 2 ? (mode_t)number(argv[2]) : 0644;
+    gains = mode & 06000;
 #ifdef SYS_open
     return finish_open(sys(SYS_open, argv[0], flags, mode), flags);
 #else
@@ -50,6 +56,7 @@ PROBE(p_openat2, "openat2", 3)
     struct open_how how = {.flags = (uint64_t)(unsigned)open_flags(argv[1]), .mode = 0, .resolve = 0};
     if (how.flags & (O_CREAT | O_TMPFILE))
         how.mode = (uint64_t)number(argv[2]);
+    gains = how.mode & 06000;
     return finish_open(sys(SYS_openat2, AT_FDCWD, argv[0], &how, sizeof how), (int)how.flags);
 }
 
@@ -67,6 +74,7 @@ PROBE(p_dotdot, "dotdot", 2)
 PROBE(p_creat, "creat", 1)
 {
     mode_t mode = argc > 1 ? (mode_t)number(argv[1]) : 0644;
+    gains = mode & 06000;
 #ifdef SYS_creat
     return finish_open(sys(SYS_creat, argv[0], mode), O_WRONLY);
 #else

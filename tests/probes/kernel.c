@@ -2,11 +2,8 @@
 #include "probe.h"
 #include <linux/bpf.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/keyctl.h>
 #include <linux/perf_event.h>
-#include <linux/seccomp.h>
-#include <linux/userfaultfd.h>
 #include <sys/prctl.h>
 #include <sys/timex.h>
 #include <time.h>
@@ -256,15 +253,6 @@ PROBE(p_nnp, "may-gain-privileges", 0)
         return DONE;
     errno = EPERM;
     return refused("no_new_privs is set");
-}
-
-PROBE(p_listener, "seccomp-listener", 0)
-{
-    struct sock_filter code[] = {{BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
-    struct sock_fprog filter = {1, code};
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        return refused("no_new_privs");
-    return outcome(sys(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &filter));
 }
 
 PROBE(p_dumpable, "core-limit", 0)

@@ -1,7 +1,6 @@
 /* Outliving the command, and eating what the host has. */
 #include "probe.h"
 #include <sys/prctl.h>
-#include <sys/resource.h>
 
 static void linger(const char *token, int seconds)
 {
@@ -101,28 +100,6 @@ PROBE(p_fill, "disk-fill", 2)
     return outcome(fallocate(fd, 0, 0, number(argv[1]) << 20));
 }
 
-/* Many small files: the bound of inodes. */
-PROBE(p_inodes, "inode-fill", 2)
-{
-    char path[4096];
-    long want = number(argv[1]), made = 0;
-    int result = DONE;
-    for (; made < want; made++) {
-        snprintf(path, sizeof path, "%s/stockade-inode-%ld", argv[0], made);
-        int fd = open(path, O_CREAT | O_WRONLY | O_EXCL, 0600);
-        if (fd < 0) {
-            result = refused("create");
-            break;
-        }
-        close(fd);
-    }
-    while (made-- > 0) {
-        snprintf(path, sizeof path, "%s/stockade-inode-%ld", argv[0], made);
-        unlink(path);
-    }
-    return result;
-}
-
 PROBE(p_memory, "memory-bomb", 1)
 {
     size_t step = 16 << 20;
@@ -133,19 +110,6 @@ PROBE(p_memory, "memory-bomb", 1)
         memset(at, 1, step);
     }
     return DONE;
-}
-
-PROBE(p_descriptors, "descriptor-bomb", 1)
-{
-    long want = number(argv[0]), made = 0;
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit))
-        return BUG;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    while (made < want && dup(1) >= 0)
-        made++;
-    return made == want ? DONE : refused("dup");
 }
 
 PROBE(p_flood, "flood", 1)

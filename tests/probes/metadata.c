@@ -136,9 +136,10 @@ PROBE(p_setflags, "setflags", 2)
         attributes.fsx_xflags ^= FS_XFLAG_NODUMP;
         return outcome(ioctl(fd, FS_IOC_FSSETXATTR, &attributes));
     }
-    if (!strcmp(argv[1], "version")) {
+    if (!strcmp(argv[1], "version") || !strcmp(argv[1], "ext4-version")) {
         long version = 4242;
-        return outcome(ioctl(fd, FS_IOC_SETVERSION, &version));
+        unsigned long own = _IOW('f', 4, long); /* EXT4_IOC_SETVERSION */
+        return outcome(ioctl(fd, argv[1][0] == 'v' ? FS_IOC_SETVERSION : own, &version));
     }
     if (!strcmp(argv[1], "verity")) {
         struct fsverity_enable_arg arg = {.version = 1, .hash_algorithm = 1, .block_size = 4096};

@@ -58,6 +58,15 @@ PROBE(p_terminal, "terminal", 2)
         return outcome(ioctl(fd, TIOCEXCL));
     if (!strcmp(how, "stop"))
         return outcome(ioctl(fd, TCXONC, TCOOFF));
+    if (!strcmp(how, "hangup"))
+        return outcome(ioctl(fd, 0x5437)); /* TIOCVHANGUP */
+    if (!strcmp(how, "lock")) {
+        struct termios mask;
+        memset(&mask, 0xff, sizeof mask);
+        return outcome(ioctl(fd, 0x5457, &mask)); /* TIOCSLCKTRMIOS */
+    }
+    if (!strcmp(how, "break"))
+        return outcome(ioctl(fd, TIOCSBRK));
     if (!strcmp(how, "flush"))
         return outcome(ioctl(fd, TCFLSH, TCIOFLUSH));
     if (!strcmp(how, "steal")) {
@@ -65,6 +74,7 @@ PROBE(p_terminal, "terminal", 2)
         return outcome(ioctl(fd, TIOCSCTTY, 1));
     }
     if (!strcmp(how, "foreground")) {
+        setpgid(0, 0);
         pid_t group = getpgrp();
         signal(SIGTTOU, SIG_IGN);
         return outcome(ioctl(fd, TIOCSPGRP, &group));

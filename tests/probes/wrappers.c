@@ -38,7 +38,7 @@ PROBE(p_with_session, "with-session", 2)
     char name[128];
     const char *canary = getenv("STOCKADE_CANARY");
     snprintf(name, sizeof name, "stockade:session-%s", argv[0]);
-    if (sys(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
+    if (!canary || sys(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0)
         return BUG;
     if (sys(SYS_add_key, "user", name, canary, strlen(canary), KEY_SPEC_SESSION_KEYRING) < 0)
         return BUG;
@@ -108,6 +108,8 @@ PROBE(p_pty, "with-pty", 1)
     struct winsize size = {24, 80, 0, 0}, size_after;
     int waiting = 0, exclusive = 0, discipline = 0, number_of = 0;
     int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC), report = fcntl(2, F_DUPFD_CLOEXEC, 100);
+    memset(&before, 0, sizeof before); /* padding is compared too */
+    memset(&after, 0, sizeof after);
     if (master < 0 || grantpt(master) || unlockpt(master) || ioctl(master, TIOCGPTN, &number_of))
         return BUG;
     snprintf(name, sizeof name, "/dev/pts/%d", number_of);
@@ -120,6 +122,7 @@ PROBE(p_pty, "with-pty", 1)
     tcgetattr(slave, &before);
     ioctl(slave, TIOCSWINSZ, &size);
     int flags = fcntl(slave, F_GETFL);
+    (void)!write(master, "Z", 1); /* what the person has typed ahead */
     signal(SIGHUP, SIG_IGN);
     signal(SIGTTOU, SIG_IGN);
     pid_t child = fork();
@@ -135,13 +138,19 @@ PROBE(p_pty, "with-pty", 1)
         _exit(run(command_of(argv)));
     }
     int status = 0, ended = 0;
-    for (;;) { /* a command may fill the terminal: it is kept empty until the command has ended, and once more then */
+    for (int turns = 0;; turns++) { /* a command may fill the terminal: it is kept empty until the command has ended, and once more then */
         struct pollfd ready = {master, POLLIN, 0};
         ssize_t got = 0;
         if (poll(&ready, 1, ended ? 0 : 10) > 0 && (got = read(master, buffer, sizeof buffer)) > 0)
             (void)!write(1, buffer, (size_t)got);
         if (ended && got <= 0)
             break;
+        if (!ended && turns > 400) { /* four seconds: output that was stopped stops the command too */
+            dprintf(report, "TERMINAL the command could not go on\n");
+            kill(-child, SIGKILL);
+            wait_for(child);
+            ended = 1;
+        }
         if (!ended && waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
             ended = 1;
             if (WIFSTOPPED(status)) {
@@ -151,9 +160,20 @@ PROBE(p_pty, "with-pty", 1)
             }
         }
     }
+    if (tcgetpgrp(slave) != child)
+        dprintf(report, "TERMINAL foreground group changed\n");
     tcsetpgrp(slave, getpgrp());
-    if (ioctl(slave, FIONREAD, &waiting) == 0 && waiting)
-        dprintf(report, "TERMINAL %d bytes of input appeared\n", waiting);
+    if (ioctl(slave, FIONREAD, &waiting))
+        dprintf(report, "TERMINAL hung up\n");
+    else if (waiting != 1)
+        dprintf(report, "TERMINAL %d bytes of input where 1 was typed\n", waiting);
+    int writer = open(name, O_WRONLY | O_NOCTTY | O_NONBLOCK);
+    if (writer >= 0 && write(writer, ".", 1) < 0)
+        dprintf(report, "TERMINAL output stopped\n");
+    struct termios locked;
+    memset(&locked, 0, sizeof locked);
+    if (ioctl(slave, 0x5456, &locked) == 0 && locked.c_lflag) /* TIOCGLCKTRMIOS */
+        dprintf(report, "TERMINAL settings locked\n");
     if (tcgetattr(slave, &after) == 0 && memcmp(&before, &after, sizeof before))
         dprintf(report, "TERMINAL settings changed\n");
     if (ioctl(slave, TIOCGWINSZ, &size_after) == 0 && memcmp(&size, &size_after, sizeof size))

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::unistd::getuid;
+use nix::unistd::{getgid, getuid};
 
 /// Programs are looked for here, inside and outside alike.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
@@ -26,7 +26,7 @@ pub(crate) const USER: Actor = Actor { name: "user", uid: 1500, gid: 1500 };
 impl Actor {
     /// The words before a command that make it run as this actor; none when the test is that actor already.
     pub(crate) fn prefix(self) -> Vec<String> {
-        if getuid().as_raw() == self.uid {
+        if !getuid().is_root() || self.uid == 0 {
             return Vec::new();
         }
         ["setpriv", &format!("--reuid={}", self.uid), &format!("--regid={}", self.gid), "--clear-groups"]
@@ -34,9 +34,14 @@ impl Actor {
             .to_vec()
     }
 
-    /// Whether this test can act as this actor at all: root can be anybody, others only themselves.
+    /// Whether this test can act as this actor at all: an ordinary user is one already, and cannot be root.
     pub(crate) fn available(self) -> bool {
-        getuid().is_root() || getuid().as_raw() == self.uid
+        getuid().is_root() || self.uid != 0
+    }
+
+    /// The ids that files of this actor have.
+    pub(crate) fn ids(self) -> (u32, u32) {
+        if getuid().is_root() { (self.uid, self.gid) } else { (getuid().as_raw(), getgid().as_raw()) }
     }
 }
 

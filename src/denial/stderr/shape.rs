@@ -233,10 +233,40 @@ fn names_a_path(segment: &str, usual: Option<Verb>) -> bool {
         || segment.len() > 1024
         || segment.starts_with('(')
         || segment.ends_with("()")
+        || is_source_position(segment)
         || SEVERITIES.iter().any(|word| segment.eq_ignore_ascii_case(word));
     let sentence = segment.contains(['«', '»', '„', '“', '‘', '’', '"']);
     let bare = one_word || usual.is_some() && !sentence || rooted && segment.split_whitespace().count() <= 4;
     bare && !nameless
+}
+
+/// `file.c:12:3`, where a compiler says it stands.
+fn is_source_position(segment: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    segment.rsplit_once(':').is_some_and(|(_, last)| number(last))
+}
+
+/// Words that stand where a name would when the program names none (`unable to create temporary file`).
+fn is_generic(object: &str) -> bool {
+    const GENERIC: &[&str] = &[
+        "a",
+        "an",
+        "the",
+        "new",
+        "temporary",
+        "temp",
+        "tmp",
+        "output",
+        "log",
+        "lock",
+        "file",
+        "directory",
+        "dir",
+        "files",
+    ];
+    let mut words = object.split_whitespace().peekable();
+    let several = words.clone().count() > 1 || matches!(object, "file" | "directory" | "dir");
+    several && words.peek().is_some() && words.all(|word| GENERIC.contains(&word))
 }
 
 fn from_names(names: &[Quoted], verb: Verb) -> Subject {
@@ -262,7 +292,9 @@ fn after_phrase(segment: &str, lower: &str, phrase: &str, names: &[Quoted], verb
     for article in ["file ", "directory ", "the file ", "of "] {
         object = object.strip_prefix(article).unwrap_or(object);
     }
-    let plain = !object.is_empty() && (object.split_whitespace().count() <= 3 || object.starts_with(['/', '.']));
+    let plain = !object.is_empty()
+        && !is_generic(object)
+        && (object.split_whitespace().count() <= 3 || object.starts_with(['/', '.']));
     plain.then(|| Subject::Path(object.to_owned()))
 }
 

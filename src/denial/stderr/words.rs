@@ -83,6 +83,7 @@ pub(super) const PHRASES: &[(&str, Verb, Place)] = &[
     ("failed to create file via template", Verb::Create, Place::After),
     ("failed to create directory via template", Verb::Create, Place::After),
     ("failed to open the file", Verb::OpenWrite, Place::After),
+    ("opening dependency file", Verb::OpenWrite, Place::After),
     ("can't do inplace edit on", Verb::OpenWrite, Place::After),
     ("error while writing", Verb::OpenWrite, Place::After),
     ("error writing", Verb::OpenWrite, Place::After),

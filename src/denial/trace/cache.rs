@@ -1,9 +1,9 @@
 //! What is remembered between two calls, so that an allowed one costs two short system calls and no lookup.
 //!
-//! Only two things are remembered, both for a moment: where a process's working directory is, and that a directory's text leads to a certain
-//! directory. The traced calls that can change either (`chdir`, `rename`, `symlink`, `link` of a link) empty it first, so a
-//! command cannot put a link where a directory was and have the old answer used. What others change on the host is
-//! covered by the short life of an entry.
+//! Only two things are remembered, both for a moment: where a process's working directory is, and that a directory's
+//! text leads to a certain directory. The traced calls that can change either (`chdir`, `rename`, `symlink`, `link`
+//! of a link) empty it first, so a command cannot put a link where a directory was and have the old answer used. What
+//! others change on the host is covered by the short life of an entry.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;

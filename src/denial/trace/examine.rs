@@ -174,7 +174,8 @@ impl Run {
         Ok(allowed && !(through && resolve::is_link(self.view(tid)?, &whole)))
     }
 
-    /// A path with its directory resolved, and whether every child of that directory may be written. `None` when it takes the long way.
+    /// A path with its directory resolved, and whether every child of that directory may be written. `None` when it
+    /// takes the long way.
     fn quick_path(&mut self, tid: u32, path: &FullPath, now: Instant) -> Result<Option<(PathBuf, bool)>, Trouble> {
         let Some(cut) = split(&path.absolute) else { return Ok(None) };
         let name = OsStr::from_bytes(cut.name);
@@ -312,7 +313,8 @@ impl Run {
     }
 }
 
-/// True when the caller's own restrictions on the lookup let it reach its end: a path that they stop fails without anyone's refusal.
+/// True when the caller's own restrictions on the lookup let it reach its end: a path that they stop fails without
+/// anyone's refusal.
 fn permitted(base: &OwnedFd, text: &[u8], resolve: u64, follow: bool) -> bool {
     let resolve = ResolveFlag::from_bits_truncate(resolve);
     let how = |flags| OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC | flags).resolve(resolve);

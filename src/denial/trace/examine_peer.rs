@@ -98,7 +98,8 @@ impl Run {
             let to = read_address(tid, message.address, message.length)?;
             return self.examine_reach(tid, fd, &to, question, now);
         }
-        // A connected socket: only a question for the domain name system is of interest, and its peer has to be looked up.
+        // A connected socket: only a question for the domain name system is of interest, and its peer has to be
+        // looked up.
         let Some(question) = question else { return Ok(Outcome::Allowed) };
         let socket = process::identity(tid).and_then(|who| peers::socket(&who, fd));
         let Some((ip, port)) = socket.and_then(|s| s.peer) else { return Ok(Outcome::Allowed) };

@@ -1,7 +1,8 @@
 //! Whether a file call is refused by the sandbox, and with which errno.
 //!
-//! The order of checks is the kernel's (fs/namei.c, fs/open.c, fs/attr.c of Linux 6.18), because a call that fails for another reason
-//! first is an ordinary failure and no denial. Measured against the errno the caller really got in `tests/trace_files.rs`.
+//! The order of checks is the kernel's (fs/namei.c, fs/open.c, fs/attr.c of Linux 6.18), because a call that fails
+//! for another reason first is an ordinary failure and no denial. Measured against the errno the caller really got in
+//! `tests/trace_files.rs`.
 #![forbid(unsafe_code)]
 
 use std::ffi::CString;
@@ -89,7 +90,8 @@ pub(crate) fn open(watch: &Watch, found: &Located, flags: u32) -> Option<Refusal
     Some(Refusal::new(kind, path, errno))
 }
 
-/// `mkdir`, `mknod`, `symlink`, the new name of `link`, the name of a bound socket. `directory` names may end in a slash.
+/// `mkdir`, `mknod`, `symlink`, the new name of `link`, the name of a bound socket. `directory` names may end in a
+/// slash.
 pub(crate) fn make(watch: &Watch, found: &Located, directory: bool) -> Option<Refusal> {
     let Located::Name(place) = found else { return None };
     if place.target.is_some() || (place.slash && !directory) {

@@ -4,8 +4,8 @@
 //! pointer is left to the supervisor. The order of return values in a chain of filters (`ERRNO` outranks
 //! `USER_NOTIF`) means that a call named in a rule given here must be left out of the deny filter, or nobody sees it.
 //!
-//! Calls that the program sends nowhere are answered `ALLOW` whatever their arguments, which the kernel finds out when the
-//! program is installed and then no longer runs it for them.
+//! Calls that the program sends nowhere are answered `ALLOW` whatever their arguments, which the kernel finds out
+//! when the program is installed and then no longer runs it for them.
 #![forbid(unsafe_code)]
 
 use serde::{Deserialize, Serialize};
@@ -53,12 +53,12 @@ pub struct Instruction {
 /// What is traced beyond the calls that name a path or an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterOptions {
-    /// Also `fchmod`, `fchown`, `fsetxattr` and times by descriptor. They matter only for a descriptor opened for reading on something
-    /// that may not be changed, and an archiver makes three of them for every file it unpacks.
+    /// Also `fchmod`, `fchown`, `fsetxattr` and times by descriptor. They matter only for a descriptor opened for
+    /// reading on something that may not be changed, and an archiver makes three of them for every file it unpacks.
     pub descriptor_metadata: bool,
-    /// Lets one kind of `sendmsg` pass: the one whose sixth argument register holds this number. The process that installs the filter has to
-    /// send the listener away, and nobody answers for it before that. Draw it at random for each run and tell it to nobody else: whoever knows it
-    /// can send messages that are not looked at.
+    /// Lets one kind of `sendmsg` pass: the one whose sixth argument register holds this number. The process that
+    /// installs the filter has to send the listener away, and nobody answers for it before that. Draw it at random
+    /// for each run and tell it to nobody else: whoever knows it can send messages that are not looked at.
     pub handover: Option<u64>,
 }
 

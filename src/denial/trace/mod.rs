@@ -1,12 +1,14 @@
-//! The trace witness: a second seccomp filter sends calls with write intent to a supervisor, which notes the refused ones.
+//! The trace witness: a second seccomp filter sends calls with write intent to a supervisor, which notes the refused
+//! ones.
 //!
-//! It never grants and never decides: an allowed call is answered "continue", and the other layers enforce. The kernel reads the
-//! arguments again after that answer, so a process whose threads change them meanwhile can mislead the record, never the enforcement.
-//! The one thing answered here is a call that the policy refuses by rule, with that rule's errno. When the supervisor is gone the
-//! kernel answers `ENOSYS` to every traced call.
+//! It never grants and never decides: an allowed call is answered "continue", and the other layers enforce. The
+//! kernel reads the arguments again after that answer, so a process whose threads change them meanwhile can mislead
+//! the record, never the enforcement. The one thing answered here is a call that the policy refuses by rule, with
+//! that rule's errno. When the supervisor is gone the kernel answers `ENOSYS` to every traced call.
 //!
-//! Not seen: reading (a masked file reads as missing; trapping every open for reading costs more than it tells), calls on a
-//! descriptor that is already open for writing, and metadata by descriptor unless [`filter::FilterOptions`] asks for it.
+//! Not seen: reading (a masked file reads as missing; trapping every open for reading costs more than it tells),
+//! calls on a descriptor that is already open for writing, and metadata by descriptor unless
+//! [`filter::FilterOptions`] asks for it.
 
 pub mod address;
 mod cache;

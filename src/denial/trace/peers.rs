@@ -168,8 +168,8 @@ pub(crate) fn signal(watch: &Watch, pid: i32, who: &Identity, highest: u32) -> O
     Some(PeerRefusal { kind: DenialKind::Signal, target: Target::None, errno })
 }
 
-/// Everything inside carries at least the filters that its first process began with; a process with fewer than the caller
-/// was not started by it.
+/// Everything inside carries at least the filters that its first process began with; a process with fewer than the
+/// caller was not started by it.
 fn outside(pid: u32, who: &Identity) -> Option<bool> {
     Some(process::filters(pid)? < process::filters(who.tgid)?)
 }

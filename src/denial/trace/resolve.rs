@@ -1,6 +1,7 @@
 //! Paths as the calling process sees them: its root, its links, its mounts.
 //!
-//! Objects are only ever opened with `O_PATH`, so neither a FIFO nor a device is touched, and every descriptor is owned by a value.
+//! Objects are only ever opened with `O_PATH`, so neither a FIFO nor a device is touched, and every descriptor is
+//! owned by a value.
 #![forbid(unsafe_code)]
 
 use std::ffi::{OsStr, OsString};
@@ -55,7 +56,8 @@ impl Existing {
 pub(crate) enum Located {
     /// A name in a directory, whether or not something bears it.
     Name(Place),
-    /// An object reached otherwise: the root, a path that ends in a dot, or a descriptor's link in `/proc`. The path is `None` for what has none.
+    /// An object reached otherwise: the root, a path that ends in a dot, or a descriptor's link in `/proc`. The path
+    /// is `None` for what has none.
     Object { found: Existing, path: Option<PathBuf> },
 }
 

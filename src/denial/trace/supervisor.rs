@@ -1,7 +1,7 @@
 //! The supervisor: one thread for all traced runs of an executor.
 //!
-//! The thread owns every listener. When it ends, for whatever reason, the listeners close and the kernel answers `ENOSYS` to the traced
-//! calls of whatever still runs: nothing waits for ever and nothing is let through.
+//! The thread owns every listener. When it ends, for whatever reason, the listeners close and the kernel answers
+//! `ENOSYS` to the traced calls of whatever still runs: nothing waits for ever and nothing is let through.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -64,7 +64,8 @@ pub struct Supervisor {
     thread: Option<JoinHandle<()>>,
 }
 
-/// One traced run. Dropping it without [`finish`](Self::finish) ends the trace of the run, whose traced calls then fail.
+/// One traced run. Dropping it without [`finish`](Self::finish) ends the trace of the run, whose traced calls then
+/// fail.
 #[derive(Debug)]
 pub struct TraceHandle {
     line: Arc<Line>,
@@ -92,7 +93,8 @@ impl Supervisor {
     /// Takes over the listener of a trace filter. From here on its calls are answered.
     ///
     /// # Errors
-    /// When the thread has ended or the listener cannot be watched. The listener is then closed, so the run fails closed.
+    /// When the thread has ended or the listener cannot be watched. The listener is then closed, so the run fails
+    /// closed.
     pub fn attach(&self, listener: OwnedFd, watch: Watch) -> io::Result<TraceHandle> {
         let id = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let (reply, answer) = channel();
@@ -117,8 +119,8 @@ impl Drop for Supervisor {
 }
 
 impl TraceHandle {
-    /// Answers what is pending, ends the trace of the run and returns what it saw. To be called when the command has ended:
-    /// what still runs is refused its traced calls from here on.
+    /// Answers what is pending, ends the trace of the run and returns what it saw. To be called when the command has
+    /// ended: what still runs is refused its traced calls from here on.
     ///
     /// # Errors
     /// When the thread has ended or does not answer: nothing is then known of the run.

@@ -1,7 +1,7 @@
 //! The slow lookup, one name at a time, for paths that lead through another process's `/proc`.
 //!
-//! `openat2` within a root does not follow the links in `/proc/PID` and reads `/proc/self` as its caller; the process that is
-//! looked at means itself.
+//! `openat2` within a root does not follow the links in `/proc/PID` and reads `/proc/self` as its caller; the process
+//! that is looked at means itself.
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;

@@ -48,7 +48,8 @@ pub struct Watch {
     pub policy: Arc<EffectivePolicy>,
     /// The refused calls that the trace filter was compiled for; each is answered with its errno and never carried out.
     pub rules: Arc<[SyscallRule]>,
-    /// Paths that the sandbox itself leaves writable whatever the policy's rules (`/dev`, `/proc`). A read-only mount beneath one still counts.
+    /// Paths that the sandbox itself leaves writable whatever the policy's rules (`/dev`, `/proc`). A read-only mount
+    /// beneath one still counts.
     pub also_writable: Vec<PathBuf>,
     /// What refuses file access.
     pub files: FileBackend,

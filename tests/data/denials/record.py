@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Records what real tools print when a sandbox refuses them, as cases for tests/denial_text.rs.
 
-Run as root; it works in a mount and network namespace of its own and leaves nothing behind:
+Run as root in a mount and network namespace of its own. Mounts and files stay in there; anything else root can
+change (clock, host name, kernel settings, other processes) does not, so no command in the lists may do that:
 
     unshare -m -n python3 record.py erofs > erofs.toml      every path read-only, as the mount backend answers
     unshare -m -n python3 record.py eacces > eacces.toml    directories of another owner, as Landlock answers
@@ -182,7 +183,8 @@ NETWORK = [
 ]
 
 def world():
-    """A small project under a private /home."""
+    """A small project under a private /home; /tmp is private too, so that nothing is left behind."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=1777", "none", "/tmp"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "none", "/home"], check=True)
     os.makedirs(f"{P}/d"); os.makedirs(f"{P}/e"); os.makedirs(f"{P}/out"); os.chdir(P)
     files = {"f": "hi\n", "d/g": "x\n", "a.c": "int main(){}\n", "bad.c": "int main({}\n", "package.json": '{"name":"p"}\n',

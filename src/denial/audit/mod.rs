@@ -1,0 +1,11 @@
+//! The audit witness: the kernel's own records of what Landlock and seccomp refused, where they may be read.
+//!
+//! Auditing is a setting of the whole host. It is only ever read here; turning it on is for whoever takes an
+//! [`AuditSwitch`] because the user asked for it, and it is undone at the end.
+
+pub mod parser;
+mod reader;
+mod status;
+
+pub use reader::{AuditReader, AuditRecord, AuditState, available};
+pub use status::AuditSwitch;

@@ -1,0 +1,114 @@
+//! Finding what a sandbox has left on the host: every process of a test carries its token.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::unistd::getpid;
+use procfs::process::Process;
+use stockade::executor::ExecRequest;
+use stockade::launcher::LauncherPath;
+use stockade::sandboxed::SandboxedConfig;
+
+use crate::executor::{Place, launcher};
+
+/// Name of the environment variable that marks commands.
+pub(crate) const MARK: &str = "STOCKADE_TEST_MARK";
+
+/// A word that occurs in the arguments or the environment of every process of one test, and nowhere else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) String);
+
+impl Token {
+    pub(crate) fn of(place: &Path) -> Self {
+        Self(place.file_name().unwrap().to_str().unwrap().replace("stockade-test-", "mark"))
+    }
+
+    /// Marks a command and all that it starts.
+    pub(crate) fn mark(&self, mut request: ExecRequest) -> ExecRequest {
+        request.env.insert(MARK.into(), self.0.clone().into());
+        request
+    }
+
+    /// Makes the executor start its launcher under a name that carries the token, which its inits inherit.
+    pub(crate) fn mark_launcher(&self, place: &Place, config: &mut SandboxedConfig) {
+        let link = self.launcher_link(place.root());
+        if !link.exists() {
+            std::os::unix::fs::symlink(launcher(), &link).unwrap();
+        }
+        config.launcher = LauncherPath::Exact(link);
+    }
+
+    pub(crate) fn launcher_link(&self, root: &Path) -> PathBuf {
+        root.join(format!("launcher-{}", self.0))
+    }
+
+    /// Every living process that carries the token, this one excepted.
+    pub(crate) fn processes(&self) -> Vec<Process> {
+        let carries = |process: &Process| {
+            let file = |name: &str| fs::read(format!("/proc/{}/{name}", process.pid)).unwrap_or_default();
+            [file("cmdline"), file("environ")].iter().any(|text| contains(text, self.0.as_bytes()))
+        };
+        let living = |process: &Process| process.stat().is_ok_and(|stat| stat.state != 'Z');
+        let all = procfs::process::all_processes().unwrap().filter_map(Result::ok);
+        all.filter(|process| process.pid != getpid().as_raw() && living(process) && carries(process)).collect()
+    }
+
+    /// The launcher that this process started.
+    pub(crate) fn launcher_process(&self) -> Process {
+        self.child_of(getpid().as_raw())
+    }
+
+    /// The only marked child of a process.
+    pub(crate) fn child_of(&self, parent: i32) -> Process {
+        let mut children: Vec<Process> = self
+            .processes()
+            .into_iter()
+            .filter(|process| process.stat().is_ok_and(|stat| stat.ppid == parent))
+            .collect();
+        assert_eq!(children.len(), 1, "{children:?}");
+        children.remove(0)
+    }
+
+    /// Waits until nothing carries the token any more; one second is what is promised.
+    pub(crate) fn assert_gone(&self, after: &str) {
+        let end = Instant::now() + Duration::from_secs(1);
+        let mut left = self.processes();
+        while !left.is_empty() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+            left = self.processes();
+        }
+        let left: Vec<_> = left.iter().map(|process| (process.pid, process.cmdline().unwrap_or_default())).collect();
+        assert!(left.is_empty(), "left one second after {after}: {left:?}");
+    }
+}
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
+/// Every path below a directory.
+pub(crate) fn tree(root: &Path) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    let mut todo = vec![root.to_path_buf()];
+    while let Some(directory) = todo.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() {
+                todo.push(entry.path());
+            }
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    paths
+}
+
+/// Waits generously for something to become true.
+pub(crate) async fn eventually(what: &str, mut test: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !test() {
+        assert!(Instant::now() < end, "never came true: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
