@@ -336,3 +336,40 @@ fn the_session_log_and_its_directory_go_with_the_connection() {
     assert!(server.finish().success());
     assert!(!exists(log.parent().unwrap()));
 }
+
+#[test]
+fn commands_and_answers_are_in_the_journal() {
+    let journal = tempfile::TempDir::new().unwrap();
+    let file = journal.path().join("journal");
+    let mut server = Server::start(&["--journal", file.to_str().unwrap()]);
+    let mut wire = server.wire(json!({ "elicitation": {} }));
+    wire.call("bash", bash("echo recorded"));
+    let mut background = bash("echo behind");
+    background["run_in_background"] = json!(true);
+    wire.call("bash", background);
+    let id = wire.request("tools/call", json!({ "name": "bash", "arguments": wider("touch asked") }));
+    let question = loop {
+        let message = wire.next().unwrap();
+        if message["method"] == "elicitation/create" {
+            break message;
+        }
+    };
+    wire.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } }));
+    wire.answer(id);
+    wire.hang_up();
+    assert!(server.finish().success());
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let records: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &str, command: &str| {
+        records.iter().filter(|record| record["kind"] == kind && record["command"] == command).count()
+    };
+    assert_eq!((of("started", "echo recorded"), of("ended", "echo recorded")), (1, 1), "{lines}");
+    assert_eq!((of("started", "echo behind"), of("ended", "echo behind")), (1, 1), "{lines}");
+    assert_eq!((of("approval", "touch asked"), of("started", "touch asked")), (1, 0), "{lines}");
+    assert!(records.iter().all(|record| record["session"].is_string()), "{lines}");
+
+    // A journal that a command could write is refused: at the start, or when an approval would open it.
+    let refused = Server::start(&["--mode", "workspace-write", "--journal", "inside"]);
+    let inside = refused.file("inside");
+    assert_eq!((refused.finish().code(), exists(&inside)), (Some(2), false));
+}
