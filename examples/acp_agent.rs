@@ -17,10 +17,8 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::{Agent, ByteStreams, Client, Error, on_receive_notification, on_receive_request};
 use serde_json::json;
 use stockade::acp::{Call, Cards, PermissionApprover, perform};
-use stockade::denial::Grant;
-use stockade::executor::CallPolicy;
 use stockade::policy::{HostPaths, PolicyRequest, SandboxMode};
-use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
+use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
 use stockade::session::Session;
 use stockade::tool::{BASH, PolicyProtection, ToolHost, ToolOutput, ToolResult};
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
@@ -179,11 +177,8 @@ fn host(mode: SandboxMode) -> Result<ToolHost, Box<dyn std::error::Error>> {
     let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.grace = Duration::from_millis(500);
     let executor = SandboxedExecutor::new(config)?;
-    let protection = PolicyProtection::new(move |workspace| {
-        let (mode, workspace) = (SandboxMode::WorkspaceWrite, workspace.to_owned());
-        policy.effective(&CallPolicy { mode, workspace, extra: Grant::default(), session: None }).ok()
-    });
-    let builder = ToolHost::builder(Arc::new(executor)).protected_paths(Arc::new(protection));
+    let guard = PolicyProtection::new(move |workspace| policy.of_writing(workspace));
+    let builder = ToolHost::builder(Arc::new(executor)).protected_paths(Arc::new(guard));
     Ok(builder.approver(Arc::new(PermissionApprover::default())).build()?)
 }
 

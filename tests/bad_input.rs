@@ -96,7 +96,7 @@ fn words_and_numbers() {
         refused(&prompt, &["--env", "NAME"], 2, &["NAME=VALUE"]);
         refused(&prompt, &["--env", "=x"], 2, &["NAME=VALUE"]);
         refused(&prompt, &["--env", "DSH_X=1"], 2, &["DSH_X"]);
-        refused(&prompt, &["--policy", "no-such-policy"], 125, &["no-such-policy", "read-only"]);
+        refused(&prompt, &["--policy", "no-such-policy"], 2, &["no-such-policy", "read-only"]);
         refused(&prompt, &["--write", "/no/such/path", "--mode", "workspace-write"], 125, &["/no/such/path"]);
         control(&prompt, &["--timeout-ms", "2592000000"]);
     }

@@ -207,3 +207,33 @@ fn where_commands_start() {
         assert!(prompt.work().join("there").exists());
     }
 }
+
+/// The launcher is a fork of the command line, and must not carry its secrets on.
+#[test]
+fn the_launcher_keeps_no_secrets() {
+    for prompt in Prompt::all() {
+        let mut command = prompt.run(["--env", "GIVEN_SECRET=argument-secret", "-c", "echo up; exec sleep 1000"]);
+        let mut child = command.env("HOST_SECRET", "variable-secret").spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let own =
+            |pid: u32| fs::read(format!("/proc/{pid}/environ")).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let launchers: Vec<u32> = procfs::process::all_processes()
+            .unwrap()
+            .filter_map(|process| process.ok()?.stat().ok())
+            .filter(|stat| stat.ppid == child.id().cast_signed())
+            .map(|stat| stat.pid.cast_unsigned())
+            .collect();
+        assert_eq!(launchers.len(), 1);
+        let arguments = fs::read_to_string(format!("/proc/{}/cmdline", launchers[0])).unwrap();
+        assert!(!arguments.contains("argument-secret"), "{arguments:?}");
+        if user::User::current().is_root() {
+            assert!(own(child.id()).unwrap().contains("variable-secret"), "the control");
+            assert!(!own(launchers[0]).unwrap().contains("variable-secret"));
+        } else {
+            assert!(own(launchers[0]).is_err(), "not dumpable");
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

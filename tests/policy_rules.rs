@@ -53,6 +53,7 @@ fn made_up(mode: SandboxMode, rules: &[(PathBuf, PathAccess)]) -> EffectivePolic
         aliases: BTreeMap::new(),
         pinned: Vec::new(),
         watched: Vec::new(),
+        scan: stockade::policy::ScanBounds::default(),
         network: NetworkPolicy::default(),
         limits: Limits::default(),
         seccomp: Vec::new(),

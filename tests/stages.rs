@@ -1,7 +1,11 @@
 //! Every stage between a request and a running command, made to fail: the failure comes back typed, and nothing ran.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
+
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/executor.rs"]
 mod executor;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
 
@@ -13,7 +17,8 @@ use nix::unistd::geteuid;
 use stockade::executor::{BashExecutor as _, CallPolicy, CommandLine, ExecError, ExecRequest};
 use stockade::launcher::{SetupFailure, Stage};
 use stockade::plan::{BackendChoice, Fault};
-use stockade::policy::SandboxMode;
+use stockade::policy::{PolicyRequest, SandboxMode};
+use stockade::sandboxed::{SandboxedConfig, SandboxedExecutor, TraceChoice};
 
 use executor::{Place, as_every_user, run};
 
@@ -21,15 +26,29 @@ use executor::{Place, as_every_user, run};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Case {
     Namespaces,
+    /// With a network that leads to one host.
+    Allowlist,
     Landlock,
     Unconfined,
 }
 
-const CASES: [Case; 3] = [Case::Namespaces, Case::Landlock, Case::Unconfined];
+const CASES: [Case; 4] = [Case::Namespaces, Case::Allowlist, Case::Landlock, Case::Unconfined];
 
 impl Case {
     fn mode(self) -> SandboxMode {
         if self == Self::Unconfined { SandboxMode::DangerFullAccess } else { SandboxMode::WorkspaceWrite }
+    }
+
+    fn config(self, place: &Place) -> SandboxedConfig {
+        let allowed = (self == Self::Allowlist).then(|| "example.invalid:443".to_owned());
+        let request = PolicyRequest::new(self.mode(), place.work()).network(None, allowed);
+        let mut config = place.config_for(request);
+        config.backend = self.backend();
+        config
+    }
+
+    fn executor(self, place: &Place) -> SandboxedExecutor {
+        SandboxedExecutor::new(self.config(place)).unwrap()
     }
 
     fn backend(self) -> BackendChoice {
@@ -39,20 +58,22 @@ impl Case {
     /// Whether a sandbox of this kind has the stage at all.
     fn has(self, stage: Stage) -> bool {
         let root = geteuid().is_root();
+        let mounts = matches!(self, Self::Namespaces | Self::Allowlist);
         match stage {
             // Root needs no user namespace, and only root may limit a PID namespace.
-            Stage::IdMaps => self == Self::Namespaces && !root,
-            Stage::PidLimit => self == Self::Namespaces && root,
+            Stage::IdMaps => mounts && !root,
+            Stage::PidLimit => mounts && root,
             Stage::BindSources
             | Stage::ReadOnlyRoot
             | Stage::Dev
             | Stage::Proc
             | Stage::PrivateDirs
             | Stage::Binds
-            | Stage::Loopback => self == Self::Namespaces,
-            Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock => self != Self::Unconfined,
-            // Nothing here delegates a cgroup, and these calls are not traced.
-            Stage::Cgroup | Stage::Trace | Stage::ProxySocket => false,
+            | Stage::Loopback => mounts,
+            Stage::ProxySocket => self == Self::Allowlist,
+            Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock | Stage::Trace => self != Self::Unconfined,
+            // Nothing here delegates a cgroup.
+            Stage::Cgroup => false,
             Stage::Request
             | Stage::Namespaces
             | Stage::Lifeline
@@ -88,10 +109,7 @@ fn every_stage_can_fail_inside() {
 async fn fail_at(place: &Place, case: Case, stage: Stage) {
     // An errno that tells of no missing ability, so that nothing weaker is tried in its place.
     let fault = Fault { stage, errno: Errno::EUCLEAN as i32 };
-    let executor = place.executor_with(case.mode(), |config| {
-        config.backend = case.backend();
-        config.fault = Some(fault);
-    });
+    let executor = SandboxedExecutor::new(SandboxedConfig { fault: Some(fault), ..case.config(place) }).unwrap();
     let marker = place.work().join("marker");
     let outcome = run(&executor, ExecRequest::shell(format!("echo ran > {}", marker.display()))).await;
     executor.dispose().await;
@@ -139,7 +157,18 @@ fn what_the_host_refuses_is_done_without_and_reported_inside() {
         let short = with_fault(Stage::Loopback, Errno::ENOMEM, BackendChoice::Auto);
         let error = run(&short, ExecRequest::shell("true")).await.unwrap_err();
         assert!(matches!(&error, ExecError::Setup(failure) if failure.stage == Stage::Loopback), "{error}");
-        for executor in [weaker, demanded, short] {
+        let watched = |trace| {
+            place.executor_with(SandboxMode::ReadOnly, |config| {
+                config.trace = trace;
+                config.fault = Some(Fault { stage: Stage::Trace, errno: Errno::EBUSY as i32 });
+            })
+        };
+        let (unwatched, must_watch) = (watched(TraceChoice::Auto), watched(TraceChoice::On));
+        let report = run(&unwatched, ExecRequest::shell("true")).await.unwrap().sandbox.unwrap();
+        assert!(report.notes.iter().any(|note| note.contains("trace")), "{:?}", report.notes);
+        let error = run(&must_watch, ExecRequest::shell("true")).await.unwrap_err();
+        assert!(matches!(&error, ExecError::Setup(failure) if failure.stage == Stage::Trace), "{error}");
+        for executor in [weaker, demanded, short, unwatched, must_watch] {
             executor.dispose().await;
         }
     });
@@ -156,7 +185,7 @@ fn real_failures_are_typed_inside() {
     block_on(async {
         let place = Place::new();
         for case in CASES {
-            let executor = place.executor(case.mode(), case.backend());
+            let executor = case.executor(&place);
             workdirs(&place, &executor).await;
             programs(&place, &executor).await;
             executor.dispose().await;
@@ -167,7 +196,7 @@ fn real_failures_are_typed_inside() {
     });
 }
 
-async fn workdirs(place: &Place, executor: &stockade::sandboxed::SandboxedExecutor) {
+async fn workdirs(place: &Place, executor: &SandboxedExecutor) {
     let file = place.work().join("a-file");
     fs::write(&file, "").unwrap();
     let closed = place.work().join("closed");
@@ -195,7 +224,7 @@ async fn workdirs(place: &Place, executor: &stockade::sandboxed::SandboxedExecut
     assert_eq!(executor::shell(executor, "pwd").await.stdout.text.trim(), place.work().to_str().unwrap());
 }
 
-async fn programs(place: &Place, executor: &stockade::sandboxed::SandboxedExecutor) {
+async fn programs(place: &Place, executor: &SandboxedExecutor) {
     let work = place.work();
     fs::create_dir_all(work.join("folder")).unwrap();
     let plain = work.join("plain");
@@ -228,7 +257,7 @@ async fn programs(place: &Place, executor: &stockade::sandboxed::SandboxedExecut
 
 /// A path of the plan that is gone when the sandbox is built: here the session's own `/tmp`, removed behind our back.
 async fn vanished_session(place: &Place, case: Case) {
-    let executor = place.executor(case.mode(), case.backend());
+    let executor = case.executor(place);
     let marker = place.work().join("marker");
     let policy = CallPolicy {
         mode: case.mode(),
@@ -256,6 +285,43 @@ async fn vanished_session(place: &Place, case: Case) {
     }
     assert!(!marker.exists());
     executor.dispose().await;
+}
+
+/// Sockets of the host are covered one by one; one that is gone by then needs no cover.
+#[test]
+fn host_sockets_that_come_and_go_stop_no_command() {
+    let place = Place::new();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..2 {
+            let (path, stop) = (place.root().join(format!("socket-{number}")), &stop);
+            scope.spawn(move || {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    fs::remove_file(&path).unwrap();
+                    drop(socket);
+                }
+            });
+        }
+        let outcomes = std::thread::spawn({
+            let executor = place.executor(SandboxMode::ReadOnly, BackendChoice::Namespaces);
+            move || {
+                let mut failures = Vec::new();
+                block_on(async {
+                    for _ in 0..300 {
+                        failures.extend(run(&executor, ExecRequest::shell("true")).await.err());
+                    }
+                    executor.dispose().await;
+                });
+                failures
+            }
+        })
+        .join();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let failures = outcomes.unwrap();
+        assert!(failures.is_empty(), "{} of 300: {:?}", failures.len(), failures[0]);
+    });
 }
 
 fn raw(error: &std::io::Error) -> i32 {

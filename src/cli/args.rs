@@ -19,8 +19,6 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
     Run(RunArgs),
-    /// Serve the tools over the Model Context Protocol on standard input and output
-    Mcp(PolicyArgs),
     /// An interactive confined bash on a pseudo-terminal of its own
     Shell(ShellArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
@@ -28,6 +26,8 @@ pub(crate) enum Command {
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
+    /// Serve the tools over the Model Context Protocol on standard input and output
+    Mcp(PolicyArgs),
 }
 
 #[derive(Debug, Args)]

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stockade::approval::Approver;
-use stockade::denial::Grant;
-use stockade::executor::{BashExecutor, CallPolicy};
+use stockade::executor::BashExecutor;
 use stockade::mcp::{McpOptions, serve};
-use stockade::policy::SandboxMode;
-use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedExecutor};
+use stockade::sandboxed::{PolicySource, SandboxedExecutor};
 use stockade::tool::PolicyProtection;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +41,9 @@ async fn serve_stdio(args: &PolicyArgs) -> Result<(), Failure> {
         config.max_timeout = limit.and_then(|limit| config.max_timeout.map(|cap| cap.max(limit)));
     }
     let recorder = Recorder::open(args, &policy)?;
-    let mut options = McpOptions::new(policy.standing().workspace, Arc::new(protection(policy)));
+    let workspace = policy.standing().workspace;
+    let protection = PolicyProtection::new(move |workspace| policy.of_writing(workspace));
+    let mut options = McpOptions::new(workspace, Arc::new(protection));
     let executor = SandboxedExecutor::new(config)?;
     let executor: Arc<dyn BashExecutor> = match recorder {
         Some(recorder) => {
@@ -59,14 +59,6 @@ async fn serve_stdio(args: &PolicyArgs) -> Result<(), Failure> {
     serve(executor, options, tokio::io::stdin(), tokio::io::stdout(), stop)
         .await
         .map_err(|error| Failure::cannot(error.to_string()))
-}
-
-/// What the policy protects in a workspace that is open otherwise.
-fn protection(policy: LayeredPolicy) -> PolicyProtection {
-    PolicyProtection::new(move |workspace| {
-        let (mode, workspace) = (SandboxMode::WorkspaceWrite, workspace.to_owned());
-        policy.effective(&CallPolicy { mode, workspace, extra: Grant::default(), session: None }).ok()
-    })
 }
 
 /// Fires on the signals by which clients end their servers.

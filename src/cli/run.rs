@@ -91,7 +91,7 @@ pub(crate) fn executor(
     Ok(SandboxedExecutor::new(config)?)
 }
 
-/// An executor's configuration over the policies, with the time limits of tools.
+/// An executor's configuration as the options describe it, with the tools' time limits.
 pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConfig {
     let mut config = SandboxedConfig::new(Arc::new(policy.clone()));
     config.workdir.clone_from(&args.workdir);

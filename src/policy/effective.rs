@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{NetworkPolicy, PathAccess, PathRule, SandboxMode, SyscallRule, Watched};
+use super::{NetworkPolicy, PathAccess, PathRule, SandboxMode, ScanBounds, SyscallRule, Watched};
 
 /// Resource limits of one sandbox. `None` leaves a resource unlimited.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -44,6 +44,8 @@ pub struct EffectivePolicy {
     pub pinned: Vec<PathBuf>,
     /// Refused names that no mount can hold, to be looked at after the run; sorted by path.
     pub watched: Vec<Watched>,
+    /// How far the roots are looked through.
+    pub scan: ScanBounds,
     /// Network.
     pub network: NetworkPolicy,
     /// Limits.

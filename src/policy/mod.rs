@@ -1,5 +1,6 @@
 //! What a command may do: modes, files, rules, and what follows from them on this host.
 
+mod appeared;
 mod canon;
 mod effective;
 mod error;
@@ -32,7 +33,7 @@ pub use explain_network::{ExplainedHost, ExplainedNetwork, explain_network};
 pub use file::{MAX_FILE_BYTES, PolicyFile};
 pub use mode::{SandboxMode, UnknownMode};
 pub use network::{NetworkMode, NetworkPolicy};
-pub use protect::{OnAppear, Watched};
+pub use protect::{OnAppear, ScanBounds, Watched};
 pub use request::{CliRule, HostPaths, PolicyRequest};
 pub use rule::{Origin, PathAccess, PathRule};
 pub use shipped::{named, names};

@@ -43,6 +43,17 @@ pub struct Watched {
     pub on_appear: OnAppear,
 }
 
+/// How far writable roots are looked through for repositories and settings, before a run and after it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScanBounds {
+    /// Directories below a root.
+    pub depth: usize,
+    /// Directories in all.
+    pub directories: usize,
+    /// Names of directories that are not looked into.
+    pub skip: BTreeSet<String>,
+}
+
 /// One name of the `[protect]` table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -89,10 +100,8 @@ impl ProtectTable {
 pub(super) struct Protection {
     pub(super) names: Vec<ProtectedName>,
     home_names: Vec<ProtectedName>,
-    pub(super) skip: BTreeSet<String>,
     on_appear: OnAppear,
-    pub(super) scan_depth: usize,
-    pub(super) scan_directories: usize,
+    pub(super) bounds: ScanBounds,
 }
 
 impl Protection {
@@ -106,10 +115,10 @@ impl Protection {
         let plain = |list: &[Spanned<ProtectedName>]| list.iter().map(|n| n.get_ref().clone()).collect::<Vec<_>>();
         self.names.extend(plain(&table.names));
         self.home_names.extend(plain(&table.home_names));
-        self.skip.extend(table.skip.iter().flatten().cloned());
+        self.bounds.skip.extend(table.skip.iter().flatten().cloned());
         self.on_appear = table.on_appear.unwrap_or(self.on_appear);
-        self.scan_depth = table.scan_depth.unwrap_or(self.scan_depth);
-        self.scan_directories = table.scan_directories.unwrap_or(self.scan_directories);
+        self.bounds.depth = table.scan_depth.unwrap_or(self.bounds.depth);
+        self.bounds.directories = table.scan_directories.unwrap_or(self.bounds.directories);
     }
 }
 

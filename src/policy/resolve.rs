@@ -40,6 +40,7 @@ pub(super) fn resolve(request: &PolicyRequest, host: &HostPaths) -> Result<Effec
         aliases: BTreeMap::new(),
         pinned: Vec::new(),
         watched: Vec::new(),
+        scan: layers.protection.bounds.clone(),
         network: std::mem::take(&mut layers.network),
         limits: std::mem::take(&mut layers.limits),
         seccomp: std::mem::take(&mut layers.seccomp),

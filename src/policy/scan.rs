@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use super::protect::{Discovery, is_directory, is_file};
 
 /// Directory entries read in all roots together. A flat directory of 100 000 files is left after this many.
-const MAX_ENTRIES: usize = 20_000;
+pub(super) const MAX_ENTRIES: usize = 20_000;
 
 /// Never looked into, whatever the root: kernel file systems that may not end.
-const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
+pub(super) const KERNEL: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 impl Discovery<'_> {
     /// Scans every root.
     pub(super) fn scan(&mut self) {
-        let mut left = Left { directories: self.protection.scan_directories, entries: MAX_ENTRIES };
+        let mut left = Left { directories: self.protection.bounds.directories, entries: MAX_ENTRIES };
         for root in self.roots.clone() {
             if is_directory(&root) {
                 self.scan_root(&root, &mut left);
@@ -37,7 +37,7 @@ impl Discovery<'_> {
             }
             left.directories -= 1;
             let repository = self.directory(&directory, depth == 0);
-            if repository == Repository::Bare || depth == self.protection.scan_depth {
+            if repository == Repository::Bare || depth == self.protection.bounds.depth {
                 continue;
             }
             for child in self.children(&directory, left) {
@@ -54,7 +54,7 @@ impl Discovery<'_> {
             "{} is large: nested repositories and settings were looked for in part of it only ({} directories or \
              {MAX_ENTRIES} entries)",
             root.display(),
-            self.protection.scan_directories
+            self.protection.bounds.directories
         ));
     }
 
@@ -116,7 +116,8 @@ impl Discovery<'_> {
             }
             left.entries -= 1;
             let name = entry.file_name();
-            let skipped = name == ".git" || name.to_str().is_some_and(|name| self.protection.skip.contains(name));
+            let skipped =
+                name == ".git" || name.to_str().is_some_and(|name| self.protection.bounds.skip.contains(name));
             if !skipped && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 let path = entry.path();
                 if !KERNEL.iter().any(|kernel| path.as_path() == Path::new(kernel)) {

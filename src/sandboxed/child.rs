@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use tokio::sync::Notify;
 
+use super::aftermath::Aftermath;
 use crate::executor::child::{Child, ExitReport, ResourceUse};
 use crate::executor::{BoxFuture, ExecError};
 use crate::launcher::{Control, Event, Exit, LauncherClient, RunChannel, WireError};
@@ -19,12 +20,15 @@ pub(super) struct SandboxChild {
     channel: RunChannel,
     launcher: Arc<LauncherClient>,
     killed: AtomicBool,
+    /// Held until the sandbox is gone, however that comes about.
+    _aftermath: Arc<Aftermath>,
     kill_noticed: Notify,
 }
 
 impl SandboxChild {
-    pub(super) fn new(channel: RunChannel, launcher: Arc<LauncherClient>) -> Self {
-        Self { channel, launcher, killed: AtomicBool::new(false), kill_noticed: Notify::new() }
+    pub(super) fn new(channel: RunChannel, launcher: Arc<LauncherClient>, aftermath: Arc<Aftermath>) -> Self {
+        let (killed, kill_noticed) = (AtomicBool::new(false), Notify::new());
+        Self { channel, launcher, killed, kill_noticed, _aftermath: aftermath }
     }
 
     /// Sends a signal to the command's process group.

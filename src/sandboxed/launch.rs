@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use tokio::time::Instant;
 
 use super::SandboxedExecutor;
+use super::aftermath::Aftermath;
 use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
@@ -129,6 +130,7 @@ impl SandboxedExecutor {
         let untraced = self.config.trace == TraceChoice::Auto && !self.host.traceable();
         Ok(RunContext {
             policy: Arc::clone(policy),
+            aftermath: Aftermath::of(Arc::clone(policy)),
             planned,
             trace: None,
             outlet,
@@ -183,7 +185,7 @@ impl SandboxedExecutor {
             }
         };
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
-            Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher))),
+            Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher, Arc::clone(&context.aftermath)))),
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),

@@ -1,10 +1,11 @@
 //! Policies from files and options: the usual source.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::PolicySource;
 use crate::executor::{CallPolicy, ExecError};
-use crate::policy::{EffectivePolicy, HostPaths, PolicyError, PolicyRequest};
+use crate::policy::{EffectivePolicy, HostPaths, PolicyError, PolicyRequest, SandboxMode};
 
 /// A policy request whose layers every call shares, each call with its own mode, workspace and grant.
 #[derive(Debug, Clone)]
@@ -32,6 +33,20 @@ impl LayeredPolicy {
             session: None,
         };
         Ok(Self { request, host, standing, first: Arc::new(Mutex::new(Some(resolved))) })
+    }
+}
+
+impl LayeredPolicy {
+    /// The policy of `workspace-write` in a workspace: what it protects, no narrow grant may open unless it names it.
+    #[must_use]
+    pub fn of_writing(&self, workspace: &Path) -> Option<EffectivePolicy> {
+        let call = CallPolicy {
+            mode: SandboxMode::WorkspaceWrite,
+            workspace: workspace.to_path_buf(),
+            extra: crate::denial::Grant::default(),
+            session: None,
+        };
+        self.effective(&call).ok()
     }
 }
 

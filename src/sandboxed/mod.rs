@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aftermath;
 mod attached;
 mod child;
 mod config;

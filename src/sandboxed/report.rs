@@ -8,6 +8,7 @@ use std::sync::Arc;
 use nix::sys::signal::Signal;
 
 use super::PolicySource;
+use super::aftermath::Aftermath;
 use super::outlet::Outlet;
 use super::sessions::SessionTmp;
 use crate::denial::trace::{TraceHandle, TraceRecord};
@@ -20,6 +21,8 @@ use crate::policy::{EffectivePolicy, NetworkMode};
 /// What has to be remembered of a call until it ends.
 pub(super) struct RunContext {
     pub(super) policy: Arc<EffectivePolicy>,
+    /// The look after the run.
+    pub(super) aftermath: Arc<Aftermath>,
     pub(super) planned: Planned,
     pub(super) trace: Option<TraceHandle>,
     /// The way out, when the network is an allowlist.
@@ -84,6 +87,7 @@ impl RunContext {
             record.observations.extend(refused);
             record.omitted += uncounted;
         }
+        notes.extend(self.look().await);
         let (denials, denials_omitted) = self.classify(&outcome, record);
         let report = SandboxReport {
             mode: self.policy.mode,
@@ -95,6 +99,18 @@ impl RunContext {
             notes,
         };
         RunResult { sandbox: Some(report), ..outcome.result }
+    }
+
+    /// The look after the run, off the runtime's threads: a workspace may be large, and what was planted in it too.
+    async fn look(&self) -> Vec<String> {
+        if !self.aftermath.is_due() {
+            return Vec::new();
+        }
+        let aftermath = Arc::clone(&self.aftermath);
+        match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
+            Ok(facts) => facts,
+            Err(error) => vec![format!("what the command created could not be looked at: {error}")],
+        }
     }
 
     fn classify(&self, outcome: &Outcome, record: TraceRecord) -> (Vec<crate::denial::Denial>, u64) {

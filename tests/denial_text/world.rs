@@ -160,6 +160,7 @@ pub(crate) fn policy(mode: SandboxMode) -> EffectivePolicy {
         aliases: BTreeMap::new(),
         pinned: Vec::new(),
         watched: Vec::new(),
+        scan: stockade::policy::ScanBounds::default(),
         network: NetworkPolicy { mode: network, ..NetworkPolicy::default() },
         limits: Limits::default(),
         seccomp: Vec::new(),

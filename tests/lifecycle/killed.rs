@@ -63,8 +63,17 @@ fn sigkill_of_the_host_leaves_nothing_inside() {
     // The control: there was something to be left.
     assert!(busy > 0, "no round had sandboxes at work");
     assert!(left_directories > 0, "no round left a directory to sweep");
-    block_on(place.executor(SandboxMode::ReadOnly, BACKENDS[0]).dispose());
-    assert_eq!(tree(&place.state()), Vec::<std::path::PathBuf>::new(), "the next executor sweeps");
+    block_on(async {
+        let next = place.executor(SandboxMode::ReadOnly, BACKENDS[0]);
+        // With its first command, and without letting it wait.
+        run(&next, ExecRequest::shell("true")).await.unwrap();
+        eventually("the next executor has swept", || {
+            tree(&place.state()).iter().all(|path| path.to_str().unwrap().contains("stockade-spill") && path.is_dir())
+        })
+        .await;
+        next.dispose().await;
+        assert_eq!(tree(&place.state()), Vec::<std::path::PathBuf>::new());
+    });
 }
 
 /// Not a test of its own: a host with all kinds of commands at work, to be killed.
@@ -122,15 +131,24 @@ fn sigkill_of_the_launcher_or_of_init_is_survived() {
 fn sigkill_of_the_launcher_or_of_init_is_survived_inside() {
     block_on(async {
         for backend in BACKENDS {
-            for launcher_dies in [true, false] {
-                kill_one(backend, launcher_dies).await;
+            for victim in [Victim::Launcher, Victim::Init, Victim::Prepared] {
+                kill_one(backend, victim).await;
             }
         }
     });
 }
 
-async fn kill_one(backend: stockade::plan::BackendChoice, launcher_dies: bool) {
-    let title = format!("SIGKILL of {}, {backend:?}", if launcher_dies { "the launcher" } else { "init" });
+/// Who is killed while a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Launcher,
+    Init,
+    /// The sandbox that is built ahead of time, where there is one.
+    Prepared,
+}
+
+async fn kill_one(backend: stockade::plan::BackendChoice, victim: Victim) {
+    let title = format!("SIGKILL of {victim:?}, {backend:?}");
     let place = Place::new();
     let token = Token::of(place.root());
     let executor = place.executor_with(SandboxMode::ReadOnly, |config| {
@@ -147,22 +165,71 @@ async fn kill_one(backend: stockade::plan::BackendChoice, launcher_dies: bool) {
     })
     .await;
     let launcher = token.launcher_process().pid;
-    let victim = if launcher_dies { launcher } else { token.child_of(launcher).pid };
-    kill(Pid::from_raw(victim), Signal::SIGKILL).unwrap();
+    let init = |running: bool| token.inits(launcher).into_iter().find(|(_, runs)| *runs == running).map(|(pid, _)| pid);
+    if backend == BACKENDS[0] {
+        eventually("the next sandbox stands ready", || init(false).is_some()).await;
+    }
+    let pid = match victim {
+        Victim::Launcher => launcher,
+        Victim::Init => init(true).unwrap(),
+        Victim::Prepared if backend == BACKENDS[0] => init(false).unwrap(),
+        // The other backend builds nothing ahead.
+        Victim::Prepared => return,
+    };
+    kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap();
+    if victim == Victim::Prepared {
+        assert!(process.kill().await, "{title}: the command has nothing to do with it");
+    }
     let end = tokio::time::timeout(Duration::from_secs(10), process.done()).await;
     match end.unwrap_or_else(|_| panic!("{title}: the handle never settles")) {
-        Ok(result) => assert_eq!(result.signal.as_deref(), Some("SIGKILL"), "{title}"),
+        Ok(result) => assert!(victim == Victim::Prepared || result.signal.as_deref() == Some("SIGKILL"), "{title}"),
         Err(error) => assert!(matches!(error, ExecError::SandboxLost { .. }), "{title}: {error}"),
     }
-    // What is left is the launcher where init was killed, and nothing where the launcher was.
-    eventually(&format!("{title}: only the launcher is left"), || {
-        token.processes().iter().all(|process| process.pid == launcher)
+    eventually(&format!("{title}: nothing of the command is left"), || {
+        token.processes().iter().all(|process| process.cmdline().is_ok_and(|line| line.concat().contains("launcher")))
     })
     .await;
+    if victim == Victim::Launcher {
+        token.assert_gone(&title);
+    }
     let next = run(&executor, token.mark(ExecRequest::shell("echo again"))).await;
     assert_eq!(next.unwrap_or_else(|error| panic!("{title}: {error}")).stdout.text, "again\n");
     executor.dispose().await;
     token.assert_gone("disposal");
+}
+
+/// The command line forks its launcher, which has neither arguments nor environment to be found by.
+#[test]
+fn sigkill_of_the_command_line_leaves_nothing() {
+    as_every_user("killed::sigkill_of_the_command_line_leaves_nothing_inside");
+}
+
+#[test]
+#[ignore = "run by sigkill_of_the_command_line_leaves_nothing as each user"]
+fn sigkill_of_the_command_line_leaves_nothing_inside() {
+    let place = Place::new();
+    let token = Token::of(place.root());
+    let program = place.root().join(token.program_name());
+    fs::copy(crate::executor::launcher(), &program).unwrap();
+    let mut busy = 0;
+    for round in 0..ROUNDS {
+        let backend = if round.is_multiple_of(2) { "namespaces" } else { "landlock" };
+        let mut host = Command::new(&program)
+            .args(["run", "--mode", "workspace-write", "--backend", backend, "-c", "setsid sleep 1000 & sleep 1000"])
+            .current_dir(place.work())
+            .env(MARK, &token.0)
+            .env("TMPDIR", place.state())
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_micros(random() % 150_000));
+        busy += usize::from(token.processes().len() > 3);
+        host.kill().unwrap();
+        host.wait().unwrap();
+        token.assert_gone(&format!("SIGKILL of stockade run, round {round}, {backend}"));
+        assert_eq!(tree(&place.work()), Vec::<std::path::PathBuf>::new(), "round {round}");
+    }
+    assert!(busy > 0, "no round had a sandbox at work");
 }
 
 /// Random enough to spread moments.

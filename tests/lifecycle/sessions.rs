@@ -90,3 +90,38 @@ fn calls_under_different_policies_run_at_once_inside() {
         }
     });
 }
+
+/// A sandbox is built ahead of time; what is mounted on the host in between is seen by the next command all the same.
+#[test]
+fn what_was_mounted_meanwhile_is_seen() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("not root: nothing can be mounted, so this is not tested in this run");
+        return;
+    }
+    use nix::mount::{MntFlags, MsFlags, mount, umount2};
+    block_on(async {
+        let place = Place::new();
+        let target = place.root().join("target");
+        fs::create_dir(&target).unwrap();
+        fs::write(target.join("below"), "").unwrap();
+        let executor = place.executor(SandboxMode::ReadOnly, BACKENDS[0]);
+        let look = async || {
+            let command = format!("ls {0}; touch {0}/new 2>/dev/null && echo written; true", target.display());
+            crate::executor::shell(&executor, &command).await.stdout.text
+        };
+        for pause in [0, 0, 30, 30] {
+            // Without a pause the next sandbox may still be under construction, with one it stands ready.
+            let pause = || tokio::time::sleep(std::time::Duration::from_millis(pause));
+            assert_eq!(look().await, "below\n");
+            pause().await;
+            mount(Some("none"), &target, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+            fs::write(target.join("above"), "").unwrap();
+            let seen = look().await;
+            pause().await;
+            umount2(&target, MntFlags::MNT_DETACH).unwrap();
+            assert_eq!(seen, "above\n", "mounted, and read-only like all else");
+        }
+        assert_eq!(look().await, "below\n");
+        executor.dispose().await;
+    });
+}

@@ -39,6 +39,11 @@ impl Token {
         config.launcher = LauncherPath::Exact(link);
     }
 
+    /// A name for a copy of `stockade` of which even a process without arguments and environment keeps the first 15 bytes.
+    pub(crate) fn program_name(&self) -> &str {
+        &self.0[self.0.len().saturating_sub(15)..]
+    }
+
     pub(crate) fn launcher_link(&self, root: &Path) -> PathBuf {
         root.join(format!("launcher-{}", self.0))
     }
@@ -48,6 +53,7 @@ impl Token {
         let carries = |process: &Process| {
             let file = |name: &str| fs::read(format!("/proc/{}/{name}", process.pid)).unwrap_or_default();
             [file("cmdline"), file("environ")].iter().any(|text| contains(text, self.0.as_bytes()))
+                || file("comm").trim_ascii_end() == self.program_name().as_bytes()
         };
         let living = |process: &Process| process.stat().is_ok_and(|stat| stat.state != 'Z');
         let all = procfs::process::all_processes().unwrap().filter_map(Result::ok);
@@ -56,18 +62,20 @@ impl Token {
 
     /// The launcher that this process started.
     pub(crate) fn launcher_process(&self) -> Process {
-        self.child_of(getpid().as_raw())
+        let mut launchers = self.children_of(getpid().as_raw());
+        assert_eq!(launchers.len(), 1, "{launchers:?}");
+        launchers.remove(0)
     }
 
-    /// The only marked child of a process.
-    pub(crate) fn child_of(&self, parent: i32) -> Process {
-        let mut children: Vec<Process> = self
-            .processes()
-            .into_iter()
-            .filter(|process| process.stat().is_ok_and(|stat| stat.ppid == parent))
-            .collect();
-        assert_eq!(children.len(), 1, "{children:?}");
-        children.remove(0)
+    /// The inits below a launcher, and of each whether its command runs; one that is built ahead of time has none.
+    pub(crate) fn inits(&self, launcher: i32) -> Vec<(i32, bool)> {
+        let inits = self.children_of(launcher).into_iter().map(|init| init.pid);
+        inits.map(|init| (init, !self.children_of(init).is_empty())).collect()
+    }
+
+    fn children_of(&self, parent: i32) -> Vec<Process> {
+        let child = |process: &Process| process.stat().is_ok_and(|stat| stat.ppid == parent);
+        self.processes().into_iter().filter(child).collect()
     }
 
     /// Waits until nothing carries the token any more; one second is what is promised.
@@ -89,12 +97,14 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 
 /// Every path below a directory.
 pub(crate) fn tree(root: &Path) -> Vec<PathBuf> {
+    assert!(root.is_dir(), "{}", root.display());
     let mut paths = Vec::new();
     let mut todo = vec![root.to_path_buf()];
     while let Some(directory) = todo.pop() {
-        for entry in fs::read_dir(&directory).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_type().unwrap().is_dir() {
+        // It may be on its way out: then there is nothing below it.
+        let entries = fs::read_dir(&directory).into_iter().flatten();
+        for entry in entries.map(Result::unwrap) {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 todo.push(entry.path());
             }
             paths.push(entry.path());

@@ -66,6 +66,7 @@ pub(crate) fn policy(workspace: &Path, mut rules: Vec<PathRule>) -> EffectivePol
         aliases: std::collections::BTreeMap::new(),
         pinned: Vec::new(),
         watched: Vec::new(),
+        scan: stockade::policy::ScanBounds::default(),
         rules,
         network: NetworkPolicy::default(),
         limits: Limits::default(),
