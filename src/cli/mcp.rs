@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use stockade::approval::Approver;
 use stockade::executor::BashExecutor;
 use stockade::mcp::{McpOptions, serve};
 use stockade::sandboxed::{PolicySource, SandboxedExecutor};
@@ -13,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::PolicyArgs;
 use super::exit::Failure;
+use super::journaled::{Journaled, JournaledApprover, Recorder};
 use super::run::{config, layered_policy};
 
 /// From SIGTERM to SIGKILL: everything must be gone within a second of the client's going.
@@ -38,11 +40,22 @@ async fn serve_stdio(args: &PolicyArgs) -> Result<(), Failure> {
         // A limit that was asked for on the command line is also allowed.
         config.max_timeout = limit.and_then(|limit| config.max_timeout.map(|cap| cap.max(limit)));
     }
+    let recorder = Recorder::open(args, &policy)?;
     let workspace = policy.standing().workspace;
-    let guard = PolicyProtection::new(move |workspace| policy.of_writing(workspace));
-    let executor: Arc<dyn BashExecutor> = Arc::new(SandboxedExecutor::new(config)?);
+    let protection = PolicyProtection::new(move |workspace| policy.of_writing(workspace));
+    let mut options = McpOptions::new(workspace, Arc::new(protection));
+    let executor = SandboxedExecutor::new(config)?;
+    let executor: Arc<dyn BashExecutor> = match recorder {
+        Some(recorder) => {
+            let approvals = recorder.clone();
+            options.mount = Some(Box::new(|approver| {
+                Arc::new(JournaledApprover { approver, recorder: approvals }) as Arc<dyn Approver>
+            }));
+            Arc::new(Journaled { executor, recorder })
+        }
+        None => Arc::new(executor),
+    };
     let stop = stop_on_signals()?;
-    let options = McpOptions::new(workspace, Arc::new(guard));
     serve(executor, options, tokio::io::stdin(), tokio::io::stdout(), stop)
         .await
         .map_err(|error| Failure::cannot(error.to_string()))

@@ -5,6 +5,7 @@ mod attach;
 mod exit;
 mod explain;
 mod journal;
+mod journaled;
 mod mcp;
 mod raw;
 mod record;

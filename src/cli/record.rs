@@ -45,7 +45,7 @@ fn cannot(error: JournalError) -> Failure {
 }
 
 /// A command that can write its own journal can write its own history.
-fn refuse_within_reach(path: &Path, policy: &EffectivePolicy) -> Result<(), Failure> {
+pub(crate) fn refuse_within_reach(path: &Path, policy: &EffectivePolicy) -> Result<(), Failure> {
     let absolute =
         std::path::absolute(path).map_err(|e| Failure::cannot(format!("journal {}: {e}", path.display())))?;
     let directory = absolute.parent().unwrap_or(&absolute);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rmcp::model::{
     CancelledNotificationParam, ClientCapabilities, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
-    ElicitationAction, ElicitationSchema, ServerRequest,
+    ElicitationAction, ElicitationSchema, RequestId, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions};
 use rmcp::{RoleServer, ServiceError};
@@ -98,20 +98,44 @@ async fn directly(
         Ok(handle) => handle,
         Err(error) => return failed(error),
     };
-    let id = handle.id.clone();
+    let withdraw = Withdraw { peer, id: Some(handle.id.clone()) };
     tokio::select! {
-        response = handle.await_response() => match response {
-            Ok(ClientResult::ElicitResult(result)) => outcome(&result),
-            Ok(_) => unavailable("the client's answer is no answer to the question"),
-            Err(error) => failed(error),
-        },
-        () = cancel.cancelled() => {
-            let withdrawn = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".to_owned()));
+        response = handle.await_response() => {
+            withdraw.settled();
+            match response {
+                Ok(ClientResult::ElicitResult(result)) => outcome(&result),
+                Ok(_) => unavailable("the client's answer is no answer to the question"),
+                Err(error) => failed(error),
+            }
+        }
+        () = cancel.cancelled() => ApprovalOutcome::Cancelled,
+    }
+}
+
+/// Takes an open question back when it is dropped: whoever asked may stop waiting at any time.
+struct Withdraw {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Withdraw {
+    /// The question is open no longer.
+    fn settled(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Withdraw {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        let withdrawn = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".to_owned()));
+        // Sending takes a while, which a drop has not.
+        tokio::spawn(async move {
             if let Err(error) = peer.notify_cancelled(withdrawn).await {
                 tracing::debug!(%error, "the question could not be withdrawn");
             }
-            ApprovalOutcome::Cancelled
-        }
+        });
     }
 }
 

@@ -32,13 +32,18 @@ pub(super) struct Connection {
     workspace: PathBuf,
     attachment: Mutex<Option<Attachment>>,
     /// Removed with the connection: the session ends with it.
-    _state: TempDir,
+    state: Mutex<Option<TempDir>>,
 }
 
 impl Connection {
     pub(super) fn new(executor: Arc<dyn BashExecutor>, options: McpOptions) -> Result<Self, McpError> {
-        let McpOptions { workspace, protected, state_root, home, question_timeout, progress_every } = options;
-        let builder = ToolHost::builder(executor).approver(approver(question_timeout)).protected_paths(protected);
+        let McpOptions { workspace, protected, state_root, home, question_timeout, mount, progress_every } = options;
+        let asks_user = approver(question_timeout);
+        let approver = match mount {
+            Some(mount) => mount(asks_user),
+            None => asks_user,
+        };
+        let builder = ToolHost::builder(executor).approver(approver).protected_paths(protected);
         let builder = match home {
             Some(home) => builder.home(home),
             None => builder,
@@ -58,7 +63,7 @@ impl Connection {
             store: SessionStore::at(state.path())?,
             workspace,
             attachment: Mutex::new(None),
-            _state: state,
+            state: Mutex::new(Some(state)),
         })
     }
 
@@ -93,5 +98,10 @@ impl Connection {
     pub(super) async fn end(&self) {
         self.rounds.clear();
         self.tools.dispose().await;
+        // Requests that were under way may keep the connection itself a moment longer.
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Err(error)) = state.map(TempDir::close) {
+            tracing::warn!(%error, "the session's directory could not be removed");
+        }
     }
 }

@@ -31,6 +31,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
+use crate::approval::Approver;
 use crate::executor::BashExecutor;
 use crate::session::SessionError;
 use crate::tool::{HostError, ProtectedPaths};
@@ -53,6 +54,8 @@ pub struct McpOptions {
     pub home: Option<PathBuf>,
     /// How long a question to the user stands before it is withdrawn.
     pub question_timeout: Duration,
+    /// Puts something around, or ahead of, the approver that asks the user: rules that decide first, a record.
+    pub mount: Option<Box<dyn FnOnce(Arc<dyn Approver>) -> Arc<dyn Approver> + Send>>,
     /// How often a running command is reported to a client that asked for progress.
     pub progress_every: Duration,
 }
@@ -67,6 +70,7 @@ impl McpOptions {
             state_root: std::env::temp_dir(),
             home: None,
             question_timeout: Duration::from_secs(600),
+            mount: None,
             progress_every: Duration::from_secs(2),
         }
     }
