@@ -139,10 +139,10 @@ impl Context {
             return Vec::new();
         }
         match before {
-            Next::Secret => return vec![0..word.len()],
+            Next::Secret => return Vec::from_iter([0..word.len()]),
             Next::User => {
                 if let Some(colon) = word.find(':') {
-                    return vec![colon + 1..inner_end(word)];
+                    return Vec::from_iter([colon + 1..inner_end(word)]);
                 }
             }
             Next::Ordinary => {}

@@ -182,7 +182,7 @@ impl Server {
             };
             let [request, child, mounts] = ready.map(|fd| fd.any().unwrap_or(false));
             if mounts {
-                self.ready.take().map(Ready::discard);
+                self.discard_ready();
             }
             if child {
                 self.reap()?;
@@ -218,7 +218,13 @@ impl Server {
     fn want(&mut self, shape: Option<Shape>) {
         self.wanted = shape;
         if self.ready.as_ref().is_some_and(|ready| Some(ready.shape) != shape) {
-            self.ready.take().map(Ready::discard);
+            self.discard_ready();
+        }
+    }
+
+    fn discard_ready(&mut self) {
+        if let Some(ready) = self.ready.take() {
+            ready.discard();
         }
     }
 
@@ -332,7 +338,7 @@ impl Server {
     }
 
     fn shut_down(mut self) {
-        self.ready.take().map(Ready::discard);
+        self.discard_ready();
         for run in self.runs.values() {
             if let Err(errno) = kernel::pidfd_kill(&run.pidfd) {
                 tracing::debug!(%errno, "the sandbox was gone already");
