@@ -1,0 +1,14 @@
+//! Denial facts end to end: the executor that users have, against answers that were written down first.
+
+#[path = "facts/answer.rs"]
+mod answer;
+#[path = "facts/commands.rs"]
+mod commands;
+#[path = "facts/run.rs"]
+mod run;
+#[path = "facts/scene.rs"]
+mod scene;
+#[path = "facts/score.rs"]
+mod score;
+#[path = "support/user.rs"]
+mod user;
