@@ -73,6 +73,7 @@
 pub mod acp;
 pub mod approval;
 pub mod denial;
+pub mod doctor;
 pub mod environment;
 pub mod executor;
 pub mod host;
