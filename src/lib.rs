@@ -78,6 +78,7 @@ mod embedding {}
 pub mod acp;
 pub mod approval;
 pub mod denial;
+pub mod doctor;
 pub mod environment;
 pub mod executor;
 pub mod host;
