@@ -42,6 +42,9 @@ use transport::Lines;
 /// How long the last answers may take to get out once everything is killed.
 const FLUSH: Duration = Duration::from_millis(200);
 
+/// Puts an approver around, or ahead of, another.
+pub type Mount = Box<dyn FnOnce(Arc<dyn Approver>) -> Arc<dyn Approver> + Send>;
+
 /// What a server is set up with.
 pub struct McpOptions {
     /// The workspace of a client that offers no usable root.
@@ -55,7 +58,7 @@ pub struct McpOptions {
     /// How long a question to the user stands before it is withdrawn.
     pub question_timeout: Duration,
     /// Puts something around, or ahead of, the approver that asks the user: rules that decide first, a record.
-    pub mount: Option<Box<dyn FnOnce(Arc<dyn Approver>) -> Arc<dyn Approver> + Send>>,
+    pub mount: Option<Mount>,
     /// How often a running command is reported to a client that asked for progress.
     pub progress_every: Duration,
 }
