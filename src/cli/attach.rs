@@ -30,6 +30,15 @@ pub(crate) fn attachment() -> Result<(Attachment, Option<Forwarder>), Failure> {
     Ok((Attachment { stdio: [stdin, stdout, stderr], stderr_copy: copy, signals: signals()? }, forwarder))
 }
 
+/// A copy of a descriptor that is no terminal.
+pub(crate) fn unless_terminal(fd: impl AsFd + IsTerminal) -> Result<Option<OwnedFd>, Failure> {
+    if fd.is_terminal() {
+        return Ok(None);
+    }
+    let copied = fd.as_fd().try_clone_to_owned();
+    copied.map(Some).map_err(|error| Failure::cannot(format!("a standard descriptor cannot be passed on: {error}")))
+}
+
 /// A terminal must stay one for the command, and where standard output and error are the same file the order of what is
 /// written to them must stay what it is.
 fn can_be_copied() -> bool {

@@ -14,7 +14,7 @@ const NOT_FOUND: u8 = 127;
 const USAGE: u8 = 2;
 
 /// Why nothing came of it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     status: u8,
     message: String,

@@ -9,6 +9,7 @@ mod journaled;
 mod mcp;
 mod raw;
 mod record;
+mod relay;
 mod run;
 mod shell;
 mod terminal;

@@ -1,55 +1,56 @@
 //! The caller's terminal while another one is shown on it.
 
-use std::io::{self, IsTerminal};
+use std::io;
+use std::os::fd::AsFd;
 
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use stockade::sandboxed::TerminalSize;
 
-/// The terminal on standard input in raw mode. Dropping it puts the settings back, however its owner is left.
-pub(crate) struct Raw {
+/// A terminal in raw mode. Dropping it puts the settings back, however its owner is left: by return, error or panic.
+pub(crate) struct Raw<T: AsFd = io::Stdin> {
+    terminal: T,
+    /// `None` when it is no terminal, or its settings are back.
     before: Option<Termios>,
 }
 
 impl Raw {
-    /// Makes the terminal raw; does nothing when standard input is none.
+    /// Makes the terminal on standard input raw; does nothing when it is none.
     pub(crate) fn enter() -> Self {
-        let before = if io::stdin().is_terminal() { tcgetattr(io::stdin()).ok() } else { None };
-        if let Some(before) = &before {
-            set_raw(before);
-        }
-        Self { before }
+        Self::of(io::stdin())
+    }
+}
+
+impl<T: AsFd> Raw<T> {
+    fn of(terminal: T) -> Self {
+        let mut raw = Self { before: tcgetattr(&terminal).ok(), terminal };
+        raw.apply();
+        raw
     }
 
-    /// After somebody else may have changed the settings: raw again, and back to the same settings at the end.
-    pub(crate) fn enter_again(raw: &mut Self) -> Self {
-        let before = raw.before.take();
-        if let Some(before) = &before {
-            set_raw(before);
+    /// Makes it raw again after somebody else may have changed the settings. What is put back at the end stays the same.
+    pub(crate) fn apply(&mut self) {
+        let Some(before) = &self.before else { return };
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        if let Err(errno) = tcsetattr(&self.terminal, SetArg::TCSADRAIN, &raw) {
+            eprintln!("stockade: the terminal cannot be made raw ({errno}): keys act on stockade itself");
         }
-        Self { before }
     }
 
     /// Puts the settings back.
     pub(crate) fn leave(&mut self) {
         if let Some(before) = self.before.take() {
-            if let Err(errno) = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &before) {
+            // Not draining: a person who stopped the output (Ctrl-S) would be waited for.
+            if let Err(errno) = tcsetattr(&self.terminal, SetArg::TCSANOW, &before) {
                 eprintln!("stockade: the terminal's settings could not be restored ({errno}); `reset` does it");
             }
         }
     }
 }
 
-impl Drop for Raw {
+impl<T: AsFd> Drop for Raw<T> {
     fn drop(&mut self) {
         self.leave();
-    }
-}
-
-fn set_raw(before: &Termios) {
-    let mut raw = before.clone();
-    cfmakeraw(&mut raw);
-    if let Err(errno) = tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw) {
-        eprintln!("stockade: the terminal cannot be made raw ({errno}): keys act on stockade itself");
     }
 }
 
@@ -61,4 +62,27 @@ pub(crate) fn size() -> Option<TerminalSize> {
         .ok()?;
     // A terminal that does not know its size says 0.
     (size.ws_col > 0 && size.ws_row > 0).then_some(TerminalSize { columns: size.ws_col, rows: size.ws_row })
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::pty::openpty;
+    use nix::sys::termios::LocalFlags;
+
+    use super::*;
+
+    #[test]
+    fn the_settings_are_back_after_a_panic() {
+        let pty = openpty(None, None).unwrap();
+        let before = tcgetattr(&pty.slave).unwrap();
+        let slave = pty.slave.try_clone().unwrap();
+        let panicked = std::thread::spawn(move || {
+            let raw = Raw::of(slave);
+            assert!(!tcgetattr(&raw.terminal).unwrap().local_flags.contains(LocalFlags::ICANON), "it is raw");
+            panic!("made to order");
+        })
+        .join();
+        assert!(panicked.is_err());
+        assert_eq!(tcgetattr(&pty.slave).unwrap(), before);
+    }
 }

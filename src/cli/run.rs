@@ -1,6 +1,6 @@
 //! `stockade run`.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -8,13 +8,14 @@ use nix::sys::signal::Signal;
 use stockade::denial::Denial;
 use stockade::environment::EnvironmentPolicy;
 use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin, Timeout};
-use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest};
-use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
+use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest, SandboxMode};
+use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
 
 use super::args::{PolicyArgs, Require, RunArgs};
-use super::attach::attachment;
+use super::attach::{attachment, unless_terminal};
 use super::exit::{CANNOT_RUN, Failure};
 use super::record;
+use super::relay::{End, session};
 use super::terminal::Saved;
 
 /// The time limit ended the command.
@@ -43,17 +44,60 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let executor = executor(&args.policy, &policy, args.json)?;
     let spec = spec(&executor, &args)?;
     let recorded = record::begin(&args.policy, &policy, &spec)?;
-    let result =
-        if args.json { executor.run(spec).await.map_err(Failure::from) } else { attached(&executor, spec).await };
+    let (result, status) = if args.json {
+        let result = executor.run(spec).await.map_err(Failure::from);
+        let status = result.as_ref().map_or_else(|failure| Err(failure.clone()), print_json);
+        (result, status)
+    } else {
+        attached(&executor, spec, &args, policy.standing().mode).await
+    };
     let recording = recorded.map_or(Ok(()), |recorded| recorded.end(result.as_ref()));
-    let status = result.and_then(|result| if args.json { print_json(&result) } else { Ok(status_of(&result)) });
     executor.release().await;
     // This process is about to end; taking the executor apart first would only delay that.
     std::mem::forget(executor);
     recording.and(status)
 }
 
-async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
+type Done = (Result<RunResult, Failure>, Result<ExitCode, Failure>);
+
+/// Runs on our own standard input and output. A terminal among them is not handed over: what a command could do to it
+/// (size, flow control, exclusive use, reading on after its end) no filter tells apart from what programs do to their own.
+async fn attached(executor: &SandboxedExecutor, spec: ExecSpec, args: &RunArgs, mode: SandboxMode) -> Done {
+    let (result, how) = if mode.confines() && any_terminal() {
+        match on_terminal(executor, spec, args.policy.timeout_ms).await {
+            Ok((result, how)) => (Ok(result), Some(how)),
+            Err(failure) => (Err(failure), None),
+        }
+    } else {
+        (on_descriptors(executor, spec).await, None)
+    };
+    match result {
+        Ok(result) => {
+            report_denials(&result);
+            let status = how.map_or_else(|| status_of(&result), |how| how.status(&result));
+            (Ok(result), Ok(status))
+        }
+        Err(failure) => (Err(failure.clone()), Err(failure)),
+    }
+}
+
+fn any_terminal() -> bool {
+    std::io::stdin().is_terminal() || std::io::stdout().is_terminal() || std::io::stderr().is_terminal()
+}
+
+async fn on_terminal(
+    executor: &SandboxedExecutor,
+    spec: ExecSpec,
+    timeout_ms: Option<u64>,
+) -> Result<(RunResult, End), Failure> {
+    let stdio =
+        [unless_terminal(std::io::stdin())?, unless_terminal(std::io::stdout())?, unless_terminal(std::io::stderr())?];
+    let (mut result, how) = session(executor, spec, stdio, timeout_ms).await?;
+    result.timed_out = matches!(how, End::Timeout);
+    Ok((result, how))
+}
+
+async fn on_descriptors(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
     let saved = Saved::take();
     let (attachment, forwarder) = attachment()?;
     let result = executor.run_attached(spec, attachment).await;
@@ -61,9 +105,7 @@ async fn attached(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunRes
         forwarder.finish();
     }
     saved.restore();
-    let result = result?;
-    report_denials(&result);
-    Ok(result)
+    Ok(result?)
 }
 
 /// The directories that policies speak of.

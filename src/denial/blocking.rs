@@ -69,9 +69,8 @@ fn explains_status(code: i32, refused: &Observation, evidence: &RunEvidence<'_>)
         return true;
     }
     let comm = refused.process.as_ref().map_or("", |process| process.comm.as_str());
-    let chooses = ["bash", "sh", "dash", "zsh", "python", "node", "perl", "ruby", "java"];
     // An interpreter that goes on after a refusal ends with whatever its script decides; its own failures are 1 and 2.
-    let chosen = chooses.iter().any(|name| comm.starts_with(name)) && !matches!(code, 1 | 2);
+    let chosen = super::hints::is_interpreter(comm) && !matches!(code, 1 | 2);
     evidence.exit_code == Some(code) && !chosen
 }
 

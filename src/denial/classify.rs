@@ -19,6 +19,9 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
     if !views.effective.mode.confines() {
         return (Vec::new(), 0);
     }
+    if nothing_to_say(evidence) {
+        return (Vec::new(), evidence.lost);
+    }
     let locator = Locator::new(evidence, *views);
     let mut accesses = Accesses::default();
     let mut observed: Vec<_> = evidence.observations.iter().filter(|seen| happened(seen, views)).collect();
@@ -28,12 +31,29 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
     }
     read_text(evidence, &locator, &mut accesses);
     note_named_lines(evidence, &mut accesses);
+    super::proxied::note_answers(evidence, &mut accesses);
+    accesses.name_sockets(only_peer_in(evidence.command));
     accesses.fold_lookups(only_name_in(evidence.command).as_deref());
     let accesses = accesses.into_ordered();
     let blocking = super::blocking::decide(&accesses, evidence);
     let (kept, omitted) = bound(accesses, blocking);
     let denials = kept.into_iter().map(|(joined, blocking)| denial(joined, blocking, views)).collect();
     (denials, omitted.saturating_add(evidence.lost))
+}
+
+/// No witness reports, and there is no text that could be one.
+fn nothing_to_say(evidence: &RunEvidence<'_>) -> bool {
+    let quiet = |text: &[u8]| text.trim_ascii().is_empty();
+    let succeeded = evidence.exit_code == Some(0) && !super::hints::merges_streams(evidence.command);
+    evidence.observations.is_empty() && quiet(evidence.stderr) && (succeeded || quiet(evidence.stdout))
+}
+
+/// The one peer that the command line names.
+fn only_peer_in(command: &str) -> Option<(String, Option<u16>)> {
+    match command_peers(command).as_slice() {
+        [one] => Some(one.clone()),
+        _ => None,
+    }
 }
 
 /// The one name, not an address, that the command line gives to a network tool or in a URL.
@@ -56,7 +76,7 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
         Target::Path(path) if seen.errno.is_some() || path.to_string_lossy().starts_with('@') => true,
         Target::Path(path) if !path.starts_with("/proc") => !fails_anyway(seen.kind, path, exclusive, views.host),
         Target::Net { host, port } if seen.kind == DenialKind::NetConnect && loopback(host).is_some() => {
-            peer_refused(views.effective, host, *port, views.host)
+            peer_refused(views.effective, host, *port, views)
         }
         _ => true,
     }

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::merge::Joined;
 use super::refusal::{loopback, path_refused, peer_refused};
-use super::{DenialKind, FileState, Grant, HostAccess, HostView, Observation, PolicyViews, Target};
+use super::{
+    DenialKind, FileBackend, FileState, Grant, HostAccess, HostView, NetBackend, Observation, PolicyViews, Remedy,
+    Target,
+};
 use crate::policy::{EffectivePolicy, NetworkMode, SandboxMode};
 
 /// Calls that the kernel refuses to an ordinary user whatever the sandbox says.
@@ -39,6 +42,9 @@ const PRIVILEGED_CALLS: &[&str] = &[
 /// The cure of one access: a mode, a grant, or neither.
 pub(super) fn cure(joined: &Joined, views: &PolicyViews<'_>) -> (Option<SandboxMode>, Option<Grant>) {
     let refused = &joined.best;
+    if refused.remedy == Remedy::Nothing {
+        return (None, None);
+    }
     // Of a move both ends must be allowed.
     let both: Vec<Observation> = std::iter::once(refused.clone())
         .chain(
@@ -48,25 +54,36 @@ pub(super) fn cure(joined: &Joined, views: &PolicyViews<'_>) -> (Option<SandboxM
     if !both.iter().all(|end| host_would(end, views.host)) {
         return (None, None);
     }
-    let allows = |policy: &EffectivePolicy| both.iter().all(|end| permits(policy, end, views.host));
+    let allows = |policy: &EffectivePolicy| {
+        refused.remedy != Remedy::Unconfined && both.iter().all(|end| permits(policy, end, views))
+    };
     let widen = views
         .effective
         .mode
         .wider()
         .find(|mode| !mode.confines() || (views.wider)(*mode).is_some_and(|policy| allows(&policy)));
-    (widen, grant(joined))
+    (widen, grant(joined, views))
 }
 
 /// A wider policy lets the access through.
-fn permits(policy: &EffectivePolicy, refused: &Observation, host: &dyn HostView) -> bool {
+fn permits(policy: &EffectivePolicy, refused: &Observation, views: &PolicyViews<'_>) -> bool {
     if !policy.mode.confines() {
         return true;
     }
     match (&refused.target, refused.kind) {
-        (_, DenialKind::UnixConnect | DenialKind::Mount | DenialKind::Namespace | DenialKind::Ptrace) => false,
-        (Target::Path(path), kind) => !path_refused(policy, kind, path, host),
+        (
+            _,
+            DenialKind::UnixConnect
+            | DenialKind::Mount
+            | DenialKind::Namespace
+            | DenialKind::Ptrace
+            | DenialKind::Syscall
+            | DenialKind::Capability
+            | DenialKind::Ioctl,
+        ) => false,
+        (Target::Path(path), kind) => !path_refused(policy, kind, path, views),
         (Target::Net { host: peer, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
-            !peer_refused(policy, peer, *port, host)
+            !peer_refused(policy, peer, *port, views)
         }
         (Target::Net { .. }, _) => policy.network.mode == NetworkMode::Full,
         (Target::Syscall | Target::None, _) => false,
@@ -126,9 +143,17 @@ fn host_would_path(kind: DenialKind, path: &Path, host: &dyn HostView) -> bool {
 }
 
 /// The narrowest permission that would do; `None` for kinds that no grant reaches.
-fn grant(joined: &Joined) -> Option<Grant> {
+fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
     let refused = &joined.best;
+    let network = |entry| Some(Grant { network: vec![entry], ..Grant::default() });
+    match &refused.remedy {
+        Remedy::NetworkEntry(entry) => return network(entry.clone()),
+        Remedy::NoGrant | Remedy::Unconfined | Remedy::Nothing => return None,
+        Remedy::Ask => {}
+    }
     match (&refused.target, refused.kind) {
+        // Landlock alone refuses metadata by call, whatever the path.
+        (_, DenialKind::FsMetadata) if views.files == FileBackend::Landlock => None,
         (Target::Path(path), DenialKind::FsRead | DenialKind::FsExecute) => {
             Some(Grant { read: vec![path.clone()], ..Grant::default() })
         }
@@ -145,13 +170,15 @@ fn grant(joined: &Joined) -> Option<Grant> {
             let write = ends.map(|path| writable_target(path, joined.temporary)).collect();
             Some(Grant { write, ..Grant::default() })
         }
+        // An allowlist takes a network namespace.
+        (Target::Net { .. }, _) if views.network != NetBackend::Namespace => None,
         (Target::Net { host, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
             let entry = match port {
                 Some(port) if host.contains(':') => format!("[{host}]:{port}"),
                 Some(port) => format!("{host}:{port}"),
                 None => host.clone(),
             };
-            Some(Grant { network: vec![entry], ..Grant::default() })
+            network(entry)
         }
         _ => None,
     }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::{HostView, Observation, TraceCoverage};
+use super::{FileBackend, HostView, NetBackend, Observation, TraceCoverage};
 use crate::policy::{EffectivePolicy, SandboxMode};
 
 /// One finished run.
@@ -42,4 +42,8 @@ pub struct PolicyViews<'a> {
     pub wider: &'a dyn Fn(SandboxMode) -> Option<EffectivePolicy>,
     /// The host's own permissions.
     pub host: &'a dyn HostView,
+    /// What kept the files.
+    pub files: FileBackend,
+    /// What kept the network.
+    pub network: NetBackend,
 }

@@ -10,6 +10,21 @@ pub(super) fn is_runtime(program: &str) -> bool {
     matches!(program, "python" | "node" | "npm" | "ruby" | "java" | "perl" | "git" | "tar" | "make" | "cargo" | "go")
 }
 
+/// The command sets a set-user-ID or set-group-ID bit: `u+s`, `4755`.
+pub(super) fn sets_id(command: &str) -> bool {
+    command.split(|c: char| c.is_whitespace() || ",;&|'\"()=".contains(c)).any(|word| {
+        let octal = word.len() >= 4 && word.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
+        let bits = octal.then(|| u32::from_str_radix(word, 8).ok()).flatten().unwrap_or(0);
+        let symbolic = word.contains("+s") && word.bytes().all(|byte| b"ugoa+rwxst-".contains(&byte));
+        bits & 0o6000 != 0 || symbolic
+    })
+}
+
+/// Programs that do what a script tells them.
+pub(super) fn is_interpreter(comm: &str) -> bool {
+    ["bash", "sh", "dash", "zsh", "python", "node", "perl", "ruby", "java"].iter().any(|name| comm.starts_with(name))
+}
+
 /// What the command does, when all of its telling calls agree.
 pub(super) fn verb_in_command(command: &str) -> Option<Verb> {
     const CALLS: &[(&str, Verb)] = &[

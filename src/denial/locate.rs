@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 use super::host_errors::Cause;
 use super::refusal::{fails_anyway, loopback, normalize, path_refused, peer_refused};
 use super::stderr::{Mention, Subject, Verb, command_peers};
-use super::{AccessWord, Aftermath, DenialKind, DeniedProcess, FileState, HostAccess, Observation, PolicyViews};
-use super::{RunEvidence, Target, Witness};
+use super::{
+    AccessWord, Aftermath, DenialKind, DeniedProcess, FileBackend, FileState, HostAccess, Observation, PolicyViews,
+};
+use super::{Remedy, RunEvidence, Target, Witness};
 use crate::policy::NetworkMode;
 
 /// Finds what messages talk about.
@@ -50,7 +52,7 @@ impl<'a> Locator<'a> {
 
     /// The place of one end of a move, when the policy refuses to change the names there.
     pub(super) fn refused_end(&self, printed: &str) -> Option<PathBuf> {
-        let refused = |path: &PathBuf| path_refused(self.views.effective, DenialKind::FsRename, path, self.views.host);
+        let refused = |path: &PathBuf| path_refused(self.views.effective, DenialKind::FsRename, path, &self.views);
         self.candidates(printed).into_iter().find(refused)
     }
 
@@ -91,6 +93,7 @@ impl<'a> Locator<'a> {
             at: None,
             seq: u64::try_from(mention.line).unwrap_or(u64::MAX),
             aftermath: Aftermath::Unknown,
+            remedy: Remedy::Ask,
         }
     }
 
@@ -99,11 +102,35 @@ impl<'a> Locator<'a> {
         let follows = !matches!(mention.verb, Verb::Create | Verb::Remove | Verb::Rename);
         let path = follows.then(|| self.views.host.target(&path)).flatten().unwrap_or(path);
         let kind = self.kind(mention, &path)?;
-        let refused = path_refused(self.views.effective, kind, &path, self.views.host);
+        let refused = path_refused(self.views.effective, kind, &path, &self.views);
         let mounting = kind == DenialKind::Mount && self.views.effective.mode.confines();
         let exclusive = false; // The message carries the kernel's own reason, which was not EEXIST.
         let ordinary = !mounting && fails_anyway(kind, &path, exclusive, self.views.host);
+        if let Some(remedy) = self.by_call(mention, kind, &path) {
+            return Some(Observation { remedy, ..self.sighting(mention, kind, Target::Path(path)) });
+        }
         ((refused || mounting) && !ordinary).then(|| self.sighting(mention, kind, Target::Path(path)))
+    }
+
+    /// `EPERM` for metadata that the host would let this user change: the call itself is refused, for the bits it sets
+    /// or, without mounts, for being one of its kind.
+    fn by_call(&self, mention: &Mention, kind: DenialKind, path: &Path) -> Option<Remedy> {
+        let program = mention.program.as_deref().unwrap_or("");
+        let asked = if matches!(program, "chown" | "chgrp") { HostAccess::Owner } else { HostAccess::Metadata };
+        let ours = self.views.effective.mode.confines()
+            && kind == DenialKind::FsMetadata
+            && mention.cause == Some(Cause::Perm)
+            && self.views.host.permits(asked, path);
+        let by_path = path_refused(self.views.effective, kind, path, &self.views);
+        match self.views.files {
+            _ if !ours => None,
+            FileBackend::Landlock if by_path && !super::hints::sets_id(self.evidence.command) => Some(Remedy::NoGrant),
+            // Attributes and owners ask for capabilities of their own.
+            FileBackend::Mounts { .. } if matches!(program, "chattr" | "setfattr" | "setfacl" | "chown" | "chgrp") => {
+                None
+            }
+            _ => Some(Remedy::Unconfined),
+        }
     }
 
     /// The kind of access a message tells of, with what stands at the path deciding between creating and writing.
@@ -113,7 +140,7 @@ impl<'a> Locator<'a> {
         let cause = mention.cause?;
         // Inside a mask nothing exists, so reading what the host has there ends in ENOENT; elsewhere ENOENT is ordinary.
         if cause == Cause::Missing {
-            let masked = !self.views.effective.decide(path).readable && state.exists();
+            let masked = self.masked(path) && state.exists();
             return masked.then_some(DenialKind::FsRead);
         }
         let by_errno =
@@ -141,13 +168,17 @@ impl<'a> Locator<'a> {
         })
     }
 
+    fn masked(&self, path: &Path) -> bool {
+        self.views.files.masks(self.views.effective, path)
+    }
+
     /// A shell prints `name: reason` for a redirection and for a command word alike.
     fn shell(&self, cause: Cause, path: &Path, state: FileState) -> Option<DenialKind> {
         let open = if state.exists() { DenialKind::FsWrite } else { DenialKind::FsCreate };
         if cause == Cause::ReadOnly || super::hints::redirects_to(self.evidence.command, path) {
             return Some(open);
         }
-        let masked = !self.views.effective.decide(path).readable;
+        let masked = self.masked(path);
         match state {
             _ if masked && state.exists() => Some(DenialKind::FsRead),
             FileState::Missing => Some(open),
@@ -166,7 +197,7 @@ impl<'a> Locator<'a> {
     /// The message does not tell what was tried.
     fn guess(&self, mention: &Mention, cause: Cause, path: &Path, state: FileState) -> Option<DenialKind> {
         let hint = super::hints::verb_in_command(self.evidence.command);
-        let masked = !self.views.effective.decide(path).readable && state.exists();
+        let masked = self.masked(path) && state.exists();
         if masked && cause != Cause::ReadOnly {
             return Some(DenialKind::FsRead);
         }
@@ -227,7 +258,7 @@ impl<'a> Locator<'a> {
                 (DenialKind::FsCreate, HostAccess::Create)
             };
             // SQLite and javac say the same for a directory that is missing and for the host's own refusal.
-            let ours = path_refused(self.views.effective, kind, &path, self.views.host)
+            let ours = path_refused(self.views.effective, kind, &path, &self.views)
                 && self.views.host.permits(access, &path)
                 && state != FileState::Directory;
             ours.then(|| self.sighting(mention, kind, Target::Path(path)))
@@ -236,7 +267,7 @@ impl<'a> Locator<'a> {
 
     fn socket(&self, mention: &Mention, printed: &str) -> Option<Observation> {
         let path = self.views.host.resolve(&normalize(Path::new(printed)));
-        path_refused(self.views.effective, DenialKind::UnixConnect, &path, self.views.host)
+        path_refused(self.views.effective, DenialKind::UnixConnect, &path, &self.views)
             .then(|| self.sighting(mention, DenialKind::UnixConnect, Target::Path(path)))
     }
 
@@ -248,7 +279,7 @@ impl<'a> Locator<'a> {
         };
         let port = port.filter(|_| kind != DenialKind::NetResolve);
         let target = Target::Net { host: host.to_owned(), port };
-        peer_refused(self.views.effective, host, port, self.views.host).then(|| self.sighting(mention, kind, target))
+        peer_refused(self.views.effective, host, port, &self.views).then(|| self.sighting(mention, kind, target))
     }
 
     /// The message with the object that only the command line names filled in, where it names exactly one.

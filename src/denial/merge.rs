@@ -65,6 +65,18 @@ impl Joined {
         self.other_end = locator.refused_end(other).filter(|path| path != own);
     }
 
+    /// The kernel saw a datagram to a name server, or a socket that was not to be had; the program says for whom.
+    fn name_peer(&mut self, host: &str, port: Option<u16>, verb: Verb) {
+        let nameless = matches!(self.best.target, Target::Syscall | Target::None);
+        if verb == Verb::Resolve {
+            self.best.kind = DenialKind::NetResolve;
+            self.best.target = Target::Net { host: host.to_owned(), port: None };
+        } else if nameless {
+            self.best.kind = if verb == Verb::Bind { DenialKind::NetBind } else { DenialKind::NetConnect };
+            self.best.target = Target::Net { host: host.to_owned(), port };
+        }
+    }
+
     /// Takes in another observation of the same access.
     fn absorb(&mut self, other: Observation) {
         self.add_witness(other.witness);
@@ -82,6 +94,12 @@ impl Joined {
         best.errno = best.errno.take().or(other.errno);
         best.syscall = best.syscall.take().or(other.syscall);
         best.process = best.process.take().or(other.process);
+        if best.remedy == super::Remedy::Ask && best.kind == other.kind {
+            best.remedy = other.remedy;
+        }
+        if matches!(best.target, Target::Syscall | Target::None) {
+            best.target = other.target;
+        }
         best.at = match (best.at, other.at) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
@@ -107,6 +125,29 @@ fn one_access(a: DenialKind, b: DenialKind, same_process: bool) -> bool {
     a == b || changes_content(a) && changes_content(b) || same_process && (follow_up(a, b) || follow_up(b, a))
 }
 
+/// Both at one target, or both without one.
+fn is_the_same(known: &Observation, new: &Observation) -> bool {
+    let together = same_process(known, new);
+    let nameless = matches!(known.target, Target::None | Target::Syscall);
+    let same_call = match known.kind {
+        _ if !nameless => true,
+        // A program that is refused the new mount calls goes on to try the old one.
+        DenialKind::Mount | DenialKind::Namespace => together || known.syscall == new.syscall,
+        // A socket is refused to each program for a peer of its own, whatever it then tries instead.
+        DenialKind::NetConnect => together,
+        _ => known.syscall == new.syscall,
+    };
+    same_call && (one_access(known.kind, new.kind, together) || together && cleared_away(known, new))
+}
+
+/// `cp -f`, `tar` and `install` take away what they could not open, or open what they could not take away. An
+/// interpreter that does both was told to.
+fn cleared_away(known: &Observation, new: &Observation) -> bool {
+    let comm = known.process.as_ref().map_or("", |process| process.comm.as_str());
+    let pair = |a: DenialKind, b: DenialKind| changes_content(a) && b == DenialKind::FsRemove;
+    (pair(known.kind, new.kind) || pair(new.kind, known.kind)) && !super::hints::is_interpreter(comm)
+}
+
 /// Accesses found so far, indexed by target.
 #[derive(Debug, Default)]
 pub(super) struct Accesses {
@@ -117,17 +158,11 @@ pub(super) struct Accesses {
 impl Accesses {
     /// Adds an observation, to an access already known where it is the same.
     pub(super) fn add(&mut self, observation: Observation) -> &mut Joined {
-        let nameless = matches!(observation.target, Target::None | Target::Syscall);
-        let known = self.by_target.get(&observation.target).and_then(|indices| {
-            indices.iter().copied().find(|index| {
-                let best = &self.list[*index].best;
-                let together = same_process(best, &observation);
-                // A program that is refused the new mount calls goes on to try the old one.
-                let retried = together && matches!(best.kind, DenialKind::Mount | DenialKind::Namespace);
-                let same_call = !nameless || retried || best.syscall == observation.syscall;
-                same_call && one_access(best.kind, observation.kind, together)
-            })
-        });
+        let at = |target: &Target| self.by_target.get(target).into_iter().flatten().copied();
+        let nameless = if observation.kind == DenialKind::Mount { Some(at(&Target::Syscall)) } else { None };
+        let known = at(&observation.target)
+            .chain(nameless.into_iter().flatten())
+            .find(|index| is_the_same(&self.list[*index].best, &observation));
         if let Some(index) = known {
             self.list[index].absorb(observation);
             return &mut self.list[index];
@@ -153,16 +188,20 @@ impl Accesses {
             Subject::Two(from, to) => {
                 self.at_path(from, mention, locator).or_else(|| self.at_path(to, mention, locator))
             }
-            Subject::Host { host, port } => self.at_peer(host, *port, mention.verb),
+            Subject::Host { host, port } => self.at_peer(host, *port, mention),
             Subject::InCommand | Subject::Nothing => None,
         };
         let Some(joined) = index.and_then(|index| self.list.get_mut(index)) else { return false };
         joined.note_message(mention);
         joined.note_other_end(mention, locator);
-        if let (Subject::Host { host, .. }, Verb::Resolve) = (&mention.subject, mention.verb) {
-            // The kernel saw a datagram to a name server; the program says which name it was for.
-            joined.best.kind = DenialKind::NetResolve;
-            joined.best.target = Target::Net { host: host.clone(), port: None };
+        if let (Subject::Path(path), Target::Syscall, DenialKind::Mount) =
+            (&mention.subject, &joined.best.target, joined.best.kind)
+            && let Some(path) = locator.candidates(path).into_iter().next()
+        {
+            joined.best.target = Target::Path(path);
+        }
+        if let Subject::Host { host, port } = &mention.subject {
+            joined.name_peer(host, *port, mention.verb);
         }
         true
     }
@@ -195,7 +234,7 @@ impl Accesses {
         })
     }
 
-    fn at_peer(&self, host: &str, port: Option<u16>, verb: Verb) -> Option<usize> {
+    fn at_peer(&self, host: &str, port: Option<u16>, mention: &Mention) -> Option<usize> {
         let same_host = |other: &str| {
             let both_loopback = loopback(host).is_some() && loopback(other).is_some();
             other.trim_end_matches('.').eq_ignore_ascii_case(host.trim_end_matches('.')) || both_loopback
@@ -208,7 +247,14 @@ impl Accesses {
             _ => false,
         });
         let name_server = || self.list.iter().position(asks_a_name_server);
-        same.or_else(|| (verb == Verb::Resolve).then(name_server).flatten())
+        let no_socket = || {
+            self.list.iter().position(|joined| {
+                joined.best.kind == DenialKind::NetConnect
+                    && matches!(joined.best.target, Target::Syscall)
+                    && by_program(mention, joined)
+            })
+        };
+        same.or_else(|| (mention.verb == Verb::Resolve).then(name_server).flatten()).or_else(no_socket)
     }
 
     /// A message without an object: it is about the last access of its class, by that program, that nothing else explains.
@@ -218,20 +264,31 @@ impl Accesses {
         let files = matches!(cause, Cause::Access | Cause::Perm | Cause::ReadOnly | Cause::CrossDevice | Cause::Busy);
         let operation = matches!(cause, Cause::Access | Cause::Perm | Cause::NoSyscall);
         let class = if files { DenialClass::FileAccess } else { DenialClass::NetworkAccess };
-        let by_program = |joined: &Joined| match (&mention.program, &joined.best.process) {
-            (Some(program), Some(process)) => process.comm.starts_with(program.as_str()),
-            _ => true,
-        };
         let found = self.list.iter_mut().rev().find(|joined| {
-            let errno_fits = joined.best.errno.is_none() || joined.best.errno.as_deref() == cause.errno();
-            (joined.best.kind.class() == class || operation && joined.best.kind.class() == DenialClass::Operation)
-                && !joined.shown
-                && errno_fits
-                && !super::blocking::in_passing_by_nature(&joined.best)
-                && by_program(joined)
+            let same_errno = joined.best.errno.is_some() && joined.best.errno.as_deref() == cause.errno();
+            let fits = match joined.best.kind.class() {
+                same if same == class => same_errno || joined.best.errno.is_none(),
+                DenialClass::Operation => operation && (same_errno || joined.best.errno.is_none()),
+                // A socket that the kernel would not give.
+                DenialClass::NetworkAccess => operation && same_errno,
+                DenialClass::FileAccess => false,
+            };
+            fits && !joined.shown && !super::blocking::in_passing_by_nature(&joined.best) && by_program(mention, joined)
         });
         if let Some(joined) = found {
             joined.note_message(mention);
+        }
+    }
+
+    /// Sockets that were refused for a peer that only the command line names, where it names one.
+    pub(super) fn name_sockets(&mut self, peer: Option<(String, Option<u16>)>) {
+        let Some((host, port)) = peer else { return };
+        let is_name = loopback(&host).is_none() && host.parse::<std::net::IpAddr>().is_err();
+        let verb = if is_name { Verb::Resolve } else { Verb::Connect };
+        for joined in &mut self.list {
+            if joined.best.kind == DenialKind::NetConnect && matches!(joined.best.target, Target::Syscall) {
+                joined.name_peer(&host, port, verb);
+            }
         }
     }
 
@@ -298,6 +355,14 @@ fn same_process(a: &Observation, b: &Observation) -> bool {
             _ => a.comm == b.comm,
         },
         _ => false,
+    }
+}
+
+/// The message is of the refused process's program, as far as either is known.
+fn by_program(mention: &Mention, joined: &Joined) -> bool {
+    match (&mention.program, &joined.best.process) {
+        (Some(program), Some(process)) => process.comm.starts_with(program.as_str()),
+        _ => true,
     }
 }
 

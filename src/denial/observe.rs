@@ -42,6 +42,22 @@ pub enum Aftermath {
     Continued,
 }
 
+/// What a witness knows of the cure that neither the policies nor the host can tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Remedy {
+    /// Nothing: they are asked.
+    #[default]
+    Ask,
+    /// Exactly this network entry, as the proxy's rules reckon it.
+    NetworkEntry(String),
+    /// No single grant reaches it; a wider mode may.
+    NoGrant,
+    /// A rule about the call itself, which holds in every confining mode.
+    Unconfined,
+    /// Neither mode nor grant: the request was wrong in itself.
+    Nothing,
+}
+
 /// One refusal as one witness saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Observation {
@@ -65,6 +81,8 @@ pub struct Observation {
     pub seq: u64,
     /// What the process did next.
     pub aftermath: Aftermath,
+    /// What it knows of the cure.
+    pub remedy: Remedy,
 }
 
 /// How much of the run the trace witness covered: what it can say about an access it did not report.

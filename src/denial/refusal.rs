@@ -4,7 +4,8 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::{DenialKind, FileState, HostView};
+use super::{DenialKind, FileBackend, FileState, HostView, NetBackend, PolicyViews};
+use crate::network::rules::{Destination, Host, RuleSet};
 use crate::policy::{EffectivePolicy, NetworkMode, NetworkPolicy, PathAccess};
 
 /// Removes `.`, `..` and doubled slashes from an absolute path without looking at the disk.
@@ -23,23 +24,26 @@ pub(super) fn normalize(path: &Path) -> PathBuf {
     clean
 }
 
-/// The policy refuses this kind of access to this path (absolute, resolved).
-pub(super) fn path_refused(policy: &EffectivePolicy, kind: DenialKind, path: &Path, host: &dyn HostView) -> bool {
+/// The policy, carried out by the mechanism in force, refuses this kind of access to this path (absolute, resolved).
+pub(super) fn path_refused(policy: &EffectivePolicy, kind: DenialKind, path: &Path, views: &PolicyViews<'_>) -> bool {
     if !policy.mode.confines() {
         return false;
     }
-    let decision = policy.decide(path);
+    let (host, files) = (views.host, views.files);
+    let writable = files.writable(policy, path);
     match kind {
-        DenialKind::FsRead | DenialKind::FsExecute => !decision.readable && host.state(path).exists(),
+        DenialKind::FsRead | DenialKind::FsExecute => files.masks(policy, path) && host.state(path).exists(),
+        DenialKind::FsMetadata => files.keeps_metadata(policy, path),
+        DenialKind::UnixConnect => {
+            let hidden = matches!(files, FileBackend::Mounts { .. }) && policy.decide(path).private;
+            (!writable || hidden) && host.state(path) == FileState::Socket
+        }
         // A path that a rule stands on, or that has one beneath it, is (or holds) a mount point, and so is a pinned
         // directory: the kernel answers EBUSY to its removal and renaming even where writing is allowed.
-        DenialKind::FsRemove | DenialKind::FsRename => {
-            !decision.writable
-                || holds_a_rule(policy, path)
-                || policy.pinned.iter().any(|pinned| pinned.starts_with(path))
+        DenialKind::FsRemove | DenialKind::FsRename if matches!(files, FileBackend::Mounts { .. }) => {
+            !writable || holds_a_rule(policy, path) || policy.pinned.iter().any(|pinned| pinned.starts_with(path))
         }
-        DenialKind::UnixConnect => (!decision.writable || decision.private) && host.state(path) == FileState::Socket,
-        _ => !decision.writable,
+        _ => !writable,
     }
 }
 
@@ -51,14 +55,25 @@ fn holds_a_rule(policy: &EffectivePolicy, path: &Path) -> bool {
 }
 
 /// The policy refuses a connection to (or with no port, a look-up of) a host.
-pub(super) fn peer_refused(policy: &EffectivePolicy, peer: &str, port: Option<u16>, host: &dyn HostView) -> bool {
+pub(super) fn peer_refused(policy: &EffectivePolicy, peer: &str, port: Option<u16>, views: &PolicyViews<'_>) -> bool {
     if !policy.mode.confines() || policy.network.mode == NetworkMode::Full {
         return false;
     }
-    match loopback(peer) {
+    match (loopback(peer), views.network) {
         // The sandbox has a loopback of its own: only where the host listens is anything missing there.
-        Some(addresses) => port.is_some_and(|port| addresses.iter().any(|address| host.listens(*address, port))),
-        None => policy.network.mode == NetworkMode::Off || !allowed(&policy.network, peer, port),
+        (Some(addresses), NetBackend::Namespace) => {
+            port.is_some_and(|port| addresses.iter().any(|address| views.host.listens(*address, port)))
+        }
+        _ => policy.network.mode == NetworkMode::Off || !allowed(&policy.network, peer, port),
+    }
+}
+
+/// The rules let the peer through: on its port, or for a look-up on some port.
+pub(super) fn allowed(network: &NetworkPolicy, peer: &str, port: Option<u16>) -> bool {
+    let (Ok(rules), Ok(host)) = (RuleSet::from_policy(network), Host::parse(peer)) else { return false };
+    match port {
+        Some(port) => rules.check(&Destination { host, port }).is_ok(),
+        None => rules.allows_some_port(&host),
     }
 }
 
@@ -70,23 +85,6 @@ pub(super) fn loopback(peer: &str) -> Option<Vec<IpAddr>> {
     let address: IpAddr = peer.split('%').next().unwrap_or(peer).parse().ok()?;
     let address = address.to_canonical();
     (address.is_loopback() || address.is_unspecified()).then(|| vec![address])
-}
-
-/// An allow entry lets the peer through and no deny entry takes it back.
-fn allowed(network: &NetworkPolicy, peer: &str, port: Option<u16>) -> bool {
-    let matches = |entry: &String| entry_matches(entry, peer, port);
-    network.allow.iter().any(matches) && !network.deny.iter().any(matches)
-}
-
-fn entry_matches(entry: &str, peer: &str, port: Option<u16>) -> bool {
-    let (host, entry_port) = super::stderr::split_host_port(entry);
-    let port_fits = entry_port.is_none() || port.is_none() || entry_port == port;
-    let (host, peer) = (host.to_ascii_lowercase(), peer.trim_end_matches('.').to_ascii_lowercase());
-    let host_fits = match host.strip_prefix("*.") {
-        Some(domain) => peer.strip_suffix(domain).is_some_and(|label| label.len() > 1 && label.ends_with('.')),
-        None => host == peer,
-    };
-    port_fits && host_fits
 }
 
 /// The kernel would have answered with an ordinary error (ENOENT, ENOTDIR, EEXIST, EISDIR) before any layer refused.

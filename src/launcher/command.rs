@@ -41,7 +41,7 @@ fn confine_and_execute(
     inherited: Inherited,
 ) -> Result<Infallible, SetupFailure> {
     let fault = plan.fault;
-    step(fault, Stage::Session, || own_session(call.terminal.and(Some(&stdio[0]))))?;
+    step(fault, Stage::Session, || own_session(terminal_among(call, stdio)))?;
     step(fault, Stage::Keyring, || fresh_keyring(inherited))?;
     step(fault, Stage::Rlimits, || limit_resources(plan, inherited))?;
     step(fault, Stage::Descriptors, || Ok(kernel::close_on_exec_from(3)?))?;
@@ -59,6 +59,12 @@ fn confine_and_execute(
     step(fault, Stage::Stdio, || take_stdio(stdio))?;
     step(fault, Stage::Workdir, || enter_workdir(&call.workdir))?;
     step(fault, Stage::Exec, || execute(call))
+}
+
+/// The command's terminal, when it was given one.
+fn terminal_among<'a>(call: &Call, stdio: &'a [OwnedFd; 3]) -> Option<&'a OwnedFd> {
+    let stands_for = call.terminal?.stands_for;
+    stdio.iter().zip(stands_for).find_map(|(descriptor, is_terminal)| is_terminal.then_some(descriptor))
 }
 
 /// A session and group of its own: `kill(0, ...)` then cannot reach the caller's group, and there is no controlling

@@ -16,7 +16,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
 use super::mounts::Foundation;
-use super::protocol::{Call, Control, Event, Exit, Order};
+use super::protocol::{Call, Control, Event, Exit, Order, Terminal};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
 use super::{SetupFailure, Stage, command, reap};
@@ -66,7 +66,7 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
     let built = foundation.and_then(|foundation| build(&plan, foundation, &socket));
     let started = built.and_then(|()| {
         let stdio = match call.terminal {
-            Some(size) => step(plan.fault, Stage::Stdio, || terminal(size, &socket))?,
+            Some(wanted) => step(plan.fault, Stage::Stdio, || terminal(wanted, stdio, &socket))?,
             None => stdio,
         };
         start(&plan, &call, &socket, &stdio, inherited)
@@ -146,18 +146,23 @@ fn hand_out_proxy_socket(port: u16, socket: &OwnedFd) -> Result<(), StepError> {
     Ok(())
 }
 
-/// Makes a pseudo-terminal, hands one side to the host and returns the other three times. Within a private `/dev` it
+/// Makes a pseudo-terminal, hands one side to the host and puts the other in place of the descriptors it stands for. Within a private `/dev` it
 /// belongs to the sandbox's own devpts, so it has a name there and none of the host's terminals is in reach.
-fn terminal((columns, rows): (u16, u16), socket: &OwnedFd) -> Result<[OwnedFd; 3], StepError> {
+fn terminal(wanted: Terminal, mut stdio: [OwnedFd; 3], socket: &OwnedFd) -> Result<[OwnedFd; 3], StepError> {
     let io = std::io::Error::from;
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let host_side = rustix::pty::openpt(flags).map_err(io).at("/dev/ptmx".as_ref())?;
     rustix::pty::unlockpt(&host_side).map_err(io)?;
     let command_side = rustix::pty::ioctl_tiocgptpeer(&host_side, flags).map_err(io)?;
-    let size = Winsize { ws_col: columns, ws_row: rows, ws_xpixel: 0, ws_ypixel: 0 };
+    let size = Winsize { ws_col: wanted.columns, ws_row: wanted.rows, ws_xpixel: 0, ws_ypixel: 0 };
     rustix::termios::tcsetwinsize(&command_side, size).map_err(io)?;
     wire::send(socket, &Event::Terminal, &[host_side.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
-    Ok([command_side.try_clone()?, command_side.try_clone()?, command_side])
+    for (descriptor, stands_for) in stdio.iter_mut().zip(wanted.stands_for) {
+        if stands_for {
+            *descriptor = command_side.try_clone()?;
+        }
+    }
+    Ok(stdio)
 }
 
 /// Starts the command's process. The parent sleeps until it has executed its program or failed to (`CLONE_VFORK`), so

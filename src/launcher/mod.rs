@@ -21,7 +21,7 @@ mod wire;
 pub(crate) use client::{LauncherClient, RunChannel};
 pub use client::{LauncherError, LauncherPath};
 pub use early::start_early;
-pub(crate) use protocol::{Call, Control, Event, Exit};
+pub(crate) use protocol::{Call, Control, Event, Exit, Terminal};
 pub use server::enter;
 pub use stage::{SetupFailure, Stage};
 pub(crate) use wire::WireError;

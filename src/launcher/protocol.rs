@@ -67,9 +67,19 @@ pub(crate) struct Call {
     pub(crate) environment: Vec<CString>,
     /// Absolute directory to start in.
     pub(crate) workdir: CString,
-    /// Give the command a pseudo-terminal of this size, columns and rows, in place of the descriptors that came along,
-    /// and make it its controlling terminal.
-    pub(crate) terminal: Option<(u16, u16)>,
+    /// Give the command a pseudo-terminal and make it its controlling terminal.
+    pub(crate) terminal: Option<Terminal>,
+}
+
+/// A pseudo-terminal to make.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Terminal {
+    /// Width, characters.
+    pub(crate) columns: u16,
+    /// Height, lines.
+    pub(crate) rows: u16,
+    /// Which of standard input, output and error it stands for; the others are the descriptors that came along.
+    pub(crate) stands_for: [bool; 3],
 }
 
 /// From the sandbox to the host.

@@ -19,8 +19,8 @@ pub(super) fn trace_filter(mode: SandboxMode, reported: &[SyscallRule]) -> Vec<I
     filter.instructions.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }
 
-/// The run as the supervisor has to know it.
-pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
+/// What carries the policy out.
+pub(super) fn mechanisms(planned: &Planned) -> (FileBackend, NetBackend) {
     let plan = &planned.plan;
     let landlock = plan.landlock.as_ref();
     let own_network = plan.namespaces.is_some_and(|namespaces| namespaces.network);
@@ -33,6 +33,14 @@ pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
         (false, true) => NetBackend::Landlock,
         (false, false) => NetBackend::None,
     };
+    (files, network)
+}
+
+/// The run as the supervisor has to know it.
+pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
+    let plan = &planned.plan;
+    let landlock = plan.landlock.as_ref();
+    let (files, network) = mechanisms(planned);
     let signals = match (plan.namespaces.is_some(), landlock.is_some_and(|landlock| landlock.scope_signals)) {
         (true, _) => SignalBackend::Namespace,
         (false, true) => SignalBackend::Landlock,

@@ -17,7 +17,6 @@ use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
-use super::pty::TerminalSize;
 use super::report::{RunContext, RunFacts, Views};
 use super::sessions;
 use crate::environment::Variables;
@@ -26,7 +25,7 @@ use crate::executor::engine::Launched;
 use crate::executor::program::{SHELL_NAME, shell_arguments};
 use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
-use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage};
+use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage, Terminal};
 use crate::output::SPILL_PREFIX;
 use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
 use crate::policy::EffectivePolicy;
@@ -62,7 +61,7 @@ impl SandboxedExecutor {
         &self,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
-        terminal: Option<TerminalSize>,
+        terminal: Option<Terminal>,
     ) -> Result<(SandboxChild, RunContext), ExecError> {
         check_workdir(&spec.workdir)?;
         let call = spec.policy.clone().unwrap_or_else(|| self.config.policy.standing());
@@ -169,10 +168,10 @@ impl SandboxedExecutor {
         context: &mut RunContext,
         stdio: [&OwnedFd; 3],
         spec: &ExecSpec,
-        terminal: Option<TerminalSize>,
+        terminal: Option<Terminal>,
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
         let mut call = self.call(context, spec)?;
-        call.terminal = terminal.map(|size| (size.columns, size.rows));
+        call.terminal = terminal;
         let mut launcher = self.host.launcher()?;
         let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
             Ok(channel) => channel,

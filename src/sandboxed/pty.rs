@@ -18,6 +18,7 @@ use super::child::SandboxChild;
 use crate::executor::engine::{Launched, Outcome};
 use crate::executor::{BashProcess, BoxFuture, ExecError, ExecSpec, ProcessStatus, RunResult};
 use crate::kernel;
+use crate::launcher::Terminal;
 
 /// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,11 +64,29 @@ impl SandboxedExecutor {
     /// # Errors
     /// As [`start`](crate::executor::BashExecutor::start): infrastructure only.
     pub async fn start_pty(&self, spec: ExecSpec, size: TerminalSize) -> Result<PtyProcess, ExecError> {
+        self.start_pty_beside(spec, size, [None, None, None]).await
+    }
+
+    /// As [`start_pty`](Self::start_pty), with descriptors of the caller's in place of the terminal where there are some:
+    /// a pipe stays a pipe for the command, and a terminal of the caller's never reaches it.
+    ///
+    /// # Errors
+    /// As [`start_pty`](Self::start_pty).
+    pub async fn start_pty_beside(
+        &self,
+        spec: ExecSpec,
+        size: TerminalSize,
+        stdio: [Option<OwnedFd>; 3],
+    ) -> Result<PtyProcess, ExecError> {
         let ticket = self.engine.admit(&spec)?;
         let began = Instant::now();
         let null = File::open("/dev/null").map_err(|source| ExecError::io("opening /dev/null", source))?;
         let null = OwnedFd::from(null);
-        let (child, mut context) = self.launch_with([&null, &null, &null], &spec, Some(size)).await?;
+        let stands_for = stdio.each_ref().map(Option::is_none);
+        let terminal = Terminal { columns: size.columns, rows: size.rows, stands_for };
+        let passed = stdio.each_ref().map(|fd| fd.as_ref().unwrap_or(&null));
+        let (child, mut context) = self.launch_with(passed, &spec, Some(terminal)).await?;
+        drop(stdio);
         let terminal = context.terminal.take();
         let terminal = terminal.ok_or_else(|| ExecError::SandboxLost { reason: "it has no terminal".to_owned() })?;
         let setting_up = |source: io::Error| ExecError::io("setting the terminal up", source);

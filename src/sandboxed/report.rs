@@ -130,7 +130,8 @@ impl RunContext {
         };
         let wider = |mode| self.views.source.effective(&CallPolicy { mode, ..self.views.call.clone() }).ok();
         let host = ProcessHostView::new();
-        let views = PolicyViews { effective: &self.policy, wider: &wider, host: &host };
+        let (files, network) = super::evidence::mechanisms(&self.planned);
+        let views = PolicyViews { effective: &self.policy, wider: &wider, host: &host, files, network };
         classify(&evidence, &views)
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use stockade::denial::{
-    AccessWord, Aftermath, Denial, DenialKind, DeniedProcess, MAX_DENIALS, Observation, Target, Witness,
+    AccessWord, Aftermath, Denial, DenialKind, DeniedProcess, MAX_DENIALS, Observation, Remedy, Target, Witness,
 };
 use stockade::policy::SandboxMode;
 
@@ -22,6 +22,7 @@ fn traced(kind: DenialKind, path: &str, pid: u32, comm: &str, aftermath: Afterma
         at: Some(Duration::from_millis(u64::from(pid))),
         seq: u64::from(pid),
         aftermath,
+        remedy: Remedy::Ask,
     }
 }
 

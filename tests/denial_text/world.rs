@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use stockade::denial::{
-    Denial, FileState, HostAccess, HostView, Observation, PolicyViews, RunEvidence, TraceCoverage, classify,
+    Denial, FileBackend, FileState, HostAccess, HostView, NetBackend, Observation, PolicyViews, RunEvidence,
+    TraceCoverage, classify,
 };
 use stockade::policy::{
     EffectivePolicy, Limits, NetworkMode, NetworkPolicy, Origin, PathAccess, PathRule, SandboxMode,
@@ -193,7 +194,13 @@ impl<'a> Run<'a> {
         let world = World::new();
         let effective = policy(self.mode);
         let wider = |mode| Some(policy(mode));
-        let views = PolicyViews { effective: &effective, wider: &wider, host: &world };
+        let views = PolicyViews {
+            effective: &effective,
+            wider: &wider,
+            host: &world,
+            files: FileBackend::Mounts { landlock: true },
+            network: NetBackend::Namespace,
+        };
         let evidence = RunEvidence {
             observations: self.observations,
             coverage: self.coverage,

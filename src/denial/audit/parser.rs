@@ -12,7 +12,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use syscalls::Sysno;
 
-use crate::denial::{AccessWord, Aftermath, DenialKind, DeniedProcess, Observation, Target, Witness};
+use crate::denial::{AccessWord, Aftermath, DenialKind, DeniedProcess, Observation, Remedy, Target, Witness};
 
 /// `AUDIT_SYSCALL`: the call and the process of an event.
 pub const SYSCALL: u16 = 1300;
@@ -234,6 +234,7 @@ fn landlock(record: &Record, call: Option<&Record>) -> Option<Refusal> {
             at: None,
             seq: record.serial,
             aftermath: Aftermath::Unknown,
+            remedy: Remedy::Ask,
         },
     })
 }
@@ -260,6 +261,7 @@ fn seccomp(record: &Record) -> Option<Refusal> {
             at: None,
             seq: record.serial,
             aftermath: Aftermath::Unknown,
+            remedy: Remedy::Ask,
         },
     })
 }

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 
 use super::host_errors::HostErrors;
 pub use mention::{Mention, Subject, Verb};
-pub(super) use peers::{command_peers, split_host_port};
+pub(super) use peers::command_peers;
 
 /// Messages kept of one text. A command that fails more often than this fails for the same few reasons.
 const MAX_MENTIONS: usize = 2000;
@@ -29,8 +29,11 @@ const MAX_LINE: usize = 4096;
 /// Reads every message of a text.
 #[must_use]
 pub fn read_messages(text: &[u8]) -> Vec<Mention> {
+    if text.trim_ascii().is_empty() {
+        return Vec::new();
+    }
     let mentions = read_with(text, HostErrors::english());
-    if !mentions.is_empty() || text.is_empty() {
+    if !mentions.is_empty() {
         return mentions;
     }
     // Nothing in English: only now are the other languages worth their catalogues.

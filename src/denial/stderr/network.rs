@@ -151,7 +151,8 @@ fn connect(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
         return host_mention(Verb::Connect, word(rest)?, Cause::from_errno(&code.to_ascii_uppercase()));
     }
     let peer = word(rest)?;
-    let cause = reason.or(curl.then_some(Cause::Refused));
+    // curl's own words hide the errno.
+    let cause = reason;
     let verb = if cause == Some(Cause::Lookup) { Verb::Resolve } else { Verb::Connect };
     let mut mention = host_mention(verb, peer, cause)?;
     if let Subject::Host { port, .. } = &mut mention.subject
@@ -183,7 +184,10 @@ fn pool(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
 
 /// `program: host: reason`, and messages that name no peer at all (`socket.gaierror: [Errno -3] ...`).
 fn plain(line: &str, found: Found) -> Option<Mention> {
-    let cause = network_cause(found.cause).filter(|cause| !matches!(cause, Cause::Access | Cause::Perm))?;
+    // The two words for a refused right are said of files too, unless the speaker only ever opens connections.
+    let network_only = line.contains("urlopen error");
+    let of_files = |cause: &Cause| matches!(cause, Cause::Access | Cause::Perm) && !network_only;
+    let cause = network_cause(found.cause).filter(|cause| !of_files(cause))?;
     let tail = line[found.end..].trim_matches(['.', ' ', ')', '>', '"', '\'', ']', ';', ',', '}']);
     let head = line[..found.start].trim_end().trim_end_matches([':', '(', '-', ',']).trim_end();
     if !(tail.is_empty() || tail.starts_with("(os error ") || tail.starts_with("at "))

@@ -124,6 +124,25 @@ pub(crate) enum Request {
     ChangeRoot,
 }
 
+/// What a refused call is about, whatever it would do to it. `None` where no argument is a path or a descriptor of one.
+pub(crate) fn object_of(call: Sysno, a: &[u64; 6]) -> Option<Object> {
+    let path = |at| Some(Object::Path { at, follow: true, empty: false });
+    match call {
+        Sysno::mount => return path(cwd(a[1])),
+        Sysno::umount2 | Sysno::chroot | Sysno::pivot_root | Sysno::swapon | Sysno::swapoff => return path(cwd(a[0])),
+        Sysno::move_mount => return path(at(a[2], a[3])),
+        Sysno::open_tree | Sysno::open_tree_attr | Sysno::mount_setattr | Sysno::fspick => return path(at(a[0], a[1])),
+        Sysno::ioctl => return Some(Object::Descriptor(int(a[0]))),
+        _ => {}
+    }
+    match decode(call, a)? {
+        Request::Metadata(object) => Some(object),
+        Request::Open { at, .. } | Request::Open2 { at, .. } => path(at),
+        Request::Make { at, .. } => Some(Object::Path { at, follow: false, empty: false }),
+        _ => None,
+    }
+}
+
 /// The 32 bits that the kernel reads of an `int` argument.
 fn int(arg: u64) -> i32 {
     let [a, b, c, d, ..] = arg.to_le_bytes();

@@ -247,6 +247,26 @@ impl Run {
         self.on_path(tid, at, follow, now, |run, found| files::metadata(&run.watch, found))
     }
 
+    /// Where an object lies, resolved as far as it exists. `None` for what has no path (a pipe, an unmapped address).
+    pub(crate) fn find(&mut self, tid: u32, object: Object) -> Option<PathBuf> {
+        let now = Instant::now();
+        let (at, follow) = match object {
+            Object::Descriptor(fd) => return resolve::descriptor(tid, fd).ok()?.path(),
+            Object::Path { at, empty: true, .. } if at.text == 0 || self.is_empty(tid, at).ok()? => {
+                if at.dirfd == AT_FDCWD {
+                    return self.cwd(tid, now).ok();
+                }
+                return self.find(tid, Object::Descriptor(at.dirfd));
+            }
+            Object::Path { at, follow, .. } => (at, follow),
+        };
+        let path = self.path(tid, at, now).ok()?;
+        match self.locate(tid, &path, follow) {
+            Ok(found) => found.path(),
+            Err(_) => Some(PathBuf::from(OsStr::from_bytes(&path.absolute))),
+        }
+    }
+
     fn is_empty(&self, tid: u32, at: PathArg) -> Result<bool, Trouble> {
         process::exactly::<1>(tid, at.text).map(|first| first == [0]).map_err(Trouble::of_memory)
     }

@@ -16,8 +16,8 @@ use nix::sys::statfs::fstatfs;
 use nix::sys::statvfs::FsFlags;
 
 use super::resolve::{Existing, Located, Place};
-use super::watch::{FileBackend, Watch};
-use crate::denial::DenialKind;
+use super::watch::Watch;
+use crate::denial::{DenialKind, FileBackend};
 use crate::kernel::notify;
 
 const O_ACCMODE: u32 = 0o3;

@@ -27,6 +27,7 @@ mod supervisor;
 mod walk;
 mod watch;
 
+pub use super::{FileBackend, NetBackend};
 pub use record::{MAX_OBSERVATIONS, TraceRecord};
 pub use supervisor::{Supervisor, TraceHandle, receive_listener};
-pub use watch::{FileBackend, NetBackend, SignalBackend, Watch};
+pub use watch::{SignalBackend, Watch};

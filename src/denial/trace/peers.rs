@@ -16,8 +16,8 @@ use nix::sys::socket::{SockType, SockaddrStorage, getpeername, getsockopt, socko
 use nix::unistd::Pid;
 
 use super::process::{self, Identity};
-use super::watch::{NetBackend, SignalBackend, Watch};
-use crate::denial::{DenialKind, Target};
+use super::watch::{SignalBackend, Watch};
+use crate::denial::{DenialKind, NetBackend, Target};
 use crate::kernel::notify;
 
 /// The port of the domain name system.

@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use crate::denial::{AccessWord, Aftermath, DenialKind, DeniedProcess, Observation, Target, TraceCoverage, Witness};
+use crate::denial::{
+    AccessWord, Aftermath, DenialKind, DeniedProcess, Observation, Remedy, Target, TraceCoverage, Witness,
+};
 use crate::kernel::notify;
 
 /// Observations kept of one run.
@@ -38,6 +40,7 @@ pub(crate) struct Entry {
     pub(crate) errno: String,
     pub(crate) process: Option<DeniedProcess>,
     pub(crate) at: Duration,
+    pub(crate) remedy: Remedy,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -114,6 +117,7 @@ impl Recorder {
             at: Some(entry.at),
             seq: u64::try_from(index).unwrap_or(u64::MAX),
             aftermath: Aftermath::Unknown,
+            remedy: entry.remedy,
         });
     }
 

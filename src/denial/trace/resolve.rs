@@ -61,6 +61,16 @@ pub(crate) enum Located {
     Object { found: Existing, path: Option<PathBuf> },
 }
 
+impl Located {
+    /// The path, where it has one.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Self::Name(place) => Some(place.path()),
+            Self::Object { path, .. } => path.clone(),
+        }
+    }
+}
+
 /// A name in a directory.
 #[derive(Debug)]
 pub(crate) struct Place {

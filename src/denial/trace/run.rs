@@ -17,7 +17,7 @@ use super::process;
 use super::record::{Entry, Recorder, TraceRecord};
 use super::resolve::View;
 use super::watch::Watch;
-use crate::denial::{DenialKind, DeniedProcess, Target};
+use crate::denial::{DenialKind, DeniedProcess, Remedy, Target};
 use crate::kernel::notify::{self, Notification};
 use crate::policy::{ArgMatch, ArgOp, RefusalErrno, SyscallRule};
 
@@ -105,7 +105,9 @@ impl Run {
         };
         match self.examine(call.tid, request) {
             Ok(Outcome::Allowed) => self.recorder.went_on(call.tid, None),
-            Ok(Outcome::Refused(kind, target, errno)) => self.record(call, number.name(), kind, target, errno),
+            Ok(Outcome::Refused(kind, target, errno)) => {
+                self.record(call, number.name(), kind, target, errno, Remedy::Ask);
+            }
             Err(Trouble::Fails) => {}
             Err(Trouble::Unreadable(errno)) => {
                 if notify::id_valid(self.listener.as_fd(), call.id) {
@@ -123,22 +125,40 @@ impl Run {
         let x32 = cfg!(target_arch = "x86_64") && call.nr.cast_unsigned() & X32_BIT != 0;
         if foreign || x32 {
             let name = format!("{} call {}", if foreign { "foreign-abi" } else { "x32" }, call.nr);
-            self.record(call, &name, DenialKind::Syscall, Target::Syscall, Errno::ENOSYS);
+            self.record(call, &name, DenialKind::Syscall, Target::Syscall, Errno::ENOSYS, Remedy::Ask);
             return Some(Errno::ENOSYS);
         }
         let rules = self.watch.rules.clone();
         let named = self.numbers.iter().zip(rules.iter()).filter(|(number, _)| **number == Some(call.nr));
-        let rule = named.map(|(_, rule)| rule).find(|rule| applies(rule, &call.args))?;
+        let mut standing = named.map(|(_, rule)| rule).filter(|rule| applies(rule, &call.args));
+        let rule = standing.next()?;
+        let remedy = remedy(std::iter::once(rule).chain(standing));
         let errno = match rule.errno {
             RefusalErrno::Eperm => Errno::EPERM,
             RefusalErrno::Enosys => Errno::ENOSYS,
             RefusalErrno::Eafnosupport => Errno::EAFNOSUPPORT,
         };
-        self.record(call, &rule.syscall, rule.kind, Target::Syscall, errno);
+        let target = self.object(call).map_or(Target::Syscall, Target::Path);
+        self.record(call, &rule.syscall, rule.kind, target, errno, remedy);
         Some(errno)
     }
 
-    fn record(&mut self, call: &Notification, name: &str, kind: DenialKind, target: Target, errno: Errno) {
+    /// The path that a refused call is about, where it is about one.
+    fn object(&mut self, call: &Notification) -> Option<PathBuf> {
+        let number = usize::try_from(call.nr).ok().and_then(Sysno::new)?;
+        let object = calls::object_of(number, &call.args)?;
+        self.find(call.tid, object)
+    }
+
+    fn record(
+        &mut self,
+        call: &Notification,
+        name: &str,
+        kind: DenialKind,
+        target: Target,
+        errno: Errno,
+        remedy: Remedy,
+    ) {
         if self.recorder.repeats(call.tid, kind, &target, name) {
             return;
         }
@@ -156,6 +176,7 @@ impl Run {
             errno: format!("{errno:?}"),
             process: who.map(|who| DeniedProcess { pid: Some(who.inner), comm: who.comm }),
             at: Instant::now().saturating_duration_since(self.watch.started),
+            remedy,
         };
         self.recorder.keep(call.tid, tgid, entry);
     }
@@ -168,6 +189,17 @@ impl Run {
         let path = process::directory(tid, calls::AT_FDCWD)?;
         self.cache.keep_cwd(tid, now, path.clone());
         Ok(path)
+    }
+}
+
+/// A rule about what is in the arguments (a set-user-ID bit) holds in every confining mode; one about metadata as such
+/// stands in for a read-only mount that is not there, and no grant of a path takes it away.
+fn remedy<'a>(mut standing: impl Iterator<Item = &'a SyscallRule>) -> Remedy {
+    let about_bits = |rule: &SyscallRule| !rule.when.is_empty() && rule.syscall != "ioctl";
+    match standing.next() {
+        Some(first) if first.kind != DenialKind::FsMetadata => Remedy::Ask,
+        Some(first) if about_bits(first) || standing.any(about_bits) => Remedy::Unconfined,
+        _ => Remedy::NoGrant,
     }
 }
 

@@ -5,30 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::denial::{FileBackend, NetBackend};
 use crate::policy::{EffectivePolicy, NetworkMode, SyscallRule};
-
-/// What refuses file access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FileBackend {
-    /// Read-only mounts, which answer `EROFS`; behind them Landlock when `landlock`, which answers `EACCES`.
-    Mounts {
-        /// Landlock stands behind the mounts.
-        landlock: bool,
-    },
-    /// Landlock alone. It does not see metadata.
-    Landlock,
-}
-
-/// What refuses network access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NetBackend {
-    /// A network namespace with its own loopback and nothing else.
-    Namespace,
-    /// Landlock rules on TCP.
-    Landlock,
-    /// Nothing.
-    None,
-}
 
 /// What refuses signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +44,7 @@ pub struct Watch {
 impl Watch {
     /// True when the policy lets this path be written.
     pub(crate) fn may_write(&self, path: &Path) -> bool {
-        self.policy.decide(path).writable
+        self.files.writable(&self.policy, path)
     }
 
     /// True when the policy lets every child of this directory be written without looking at its name.

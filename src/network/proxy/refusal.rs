@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::denial::{Aftermath, Denial, DenialKind, Grant, Observation, Target, Witness};
+use crate::denial::{Aftermath, Denial, DenialKind, Grant, Observation, Remedy, Target, Witness};
 use crate::network::rules::{Destination, HostError, Refused};
 use crate::policy::SandboxMode;
 
@@ -89,6 +89,15 @@ impl ProxyRefusal {
         format!("stockade: denied {} {target}: {}.\n{cure}\n", self.kind(), self.reason)
     }
 
+    /// The entry that the rules reckon would do; otherwise only a refusal by rule is cured, and by no single entry.
+    fn remedy(&self) -> Remedy {
+        match (&self.grant, &self.reason) {
+            (Some(entry), _) => Remedy::NetworkEntry(entry.clone()),
+            (None, RefusalReason::Rule(_)) => Remedy::NoGrant,
+            (None, _) => Remedy::Nothing,
+        }
+    }
+
     /// The refusal as evidence of the proxy's. `seq` is its place among the proxy's observations. Which process asked
     /// the proxy does not know.
     #[must_use]
@@ -108,6 +117,7 @@ impl ProxyRefusal {
             at: None,
             seq,
             aftermath: Aftermath::Unknown,
+            remedy: self.remedy(),
         }
     }
 }

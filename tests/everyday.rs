@@ -1,0 +1,17 @@
+//! Every day's work in workspace-write with the network off: as root, as root in somebody else's workspace, as a user, as
+//! a user with supplementary groups. After each command the disk is looked at, and the result must tell of no refusal.
+
+#[path = "everyday/worker.rs"]
+mod worker;
+
+#[path = "support/user.rs"]
+mod user;
+
+#[path = "everyday/build.rs"]
+mod build;
+#[path = "everyday/files.rs"]
+mod files;
+#[path = "everyday/git.rs"]
+mod git;
+#[path = "everyday/languages.rs"]
+mod languages;
