@@ -120,7 +120,7 @@ where
     let lines = Lines::new(input, output, Arc::clone(&connection.budget), gone.clone());
     let handler = Handler::new(Arc::clone(&connection));
     let serving = async {
-        match rmcp::service::serve_server_with_ct(handler, lines, stop).await {
+        match rmcp::service::serve_server_with_ct(handler, lines, stop.child_token()).await {
             Ok(running) => match running.waiting().await {
                 Ok(reason) => tracing::debug!(?reason, "connection ended"),
                 Err(error) => tracing::error!(%error, "the connection's task panicked"),
