@@ -97,6 +97,7 @@ impl Connection {
     /// Withdraws questions, kills everything, disposes of the executor.
     pub(super) async fn end(&self) {
         self.rounds.clear();
+        self.notices.end();
         self.tools.dispose().await;
         // Requests that were under way may keep the connection itself a moment longer.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner).take();

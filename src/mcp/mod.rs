@@ -42,8 +42,8 @@ use transport::Lines;
 /// How long the last answers may take to get out once everything is killed.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// Wraps the approver of a connection in another: a rule approver before the person, for instance.
-pub type MountApprover = Box<dyn FnOnce(Arc<dyn Approver>) -> Arc<dyn Approver> + Send>;
+/// Puts an approver around, or ahead of, another.
+pub type Mount = Box<dyn FnOnce(Arc<dyn Approver>) -> Arc<dyn Approver> + Send>;
 
 /// What a server is set up with.
 pub struct McpOptions {
@@ -58,7 +58,7 @@ pub struct McpOptions {
     /// How long a question to the user stands before it is withdrawn.
     pub question_timeout: Duration,
     /// Puts something around, or ahead of, the approver that asks the user: rules that decide first, a record.
-    pub mount: Option<MountApprover>,
+    pub mount: Option<Mount>,
     /// How often a running command is reported to a client that asked for progress.
     pub progress_every: Duration,
 }
@@ -120,7 +120,7 @@ where
     let lines = Lines::new(input, output, Arc::clone(&connection.budget), gone.clone());
     let handler = Handler::new(Arc::clone(&connection));
     let serving = async {
-        match rmcp::service::serve_server_with_ct(handler, lines, stop).await {
+        match rmcp::service::serve_server_with_ct(handler, lines, stop.child_token()).await {
             Ok(running) => match running.waiting().await {
                 Ok(reason) => tracing::debug!(?reason, "connection ended"),
                 Err(error) => tracing::error!(%error, "the connection's task panicked"),

@@ -14,6 +14,7 @@ use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
 use rmcp::service::Peer;
 use rmcp::{RoleServer, ServiceError};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 use crate::tool::{Notice, NoticeSink};
 
@@ -29,6 +30,7 @@ pub(super) struct Notices {
     more: Notify,
     least: Mutex<LoggingLevel>,
     followed: AtomicBool,
+    ended: CancellationToken,
 }
 
 impl Notices {
@@ -38,6 +40,7 @@ impl Notices {
             more: Notify::new(),
             least: Mutex::new(LoggingLevel::Debug),
             followed: AtomicBool::new(false),
+            ended: CancellationToken::new(),
         }
     }
 
@@ -58,8 +61,16 @@ impl Notices {
                 tracing::debug!(%error, "notices end");
                 return;
             }
-            self.more.notified().await;
+            tokio::select! {
+                () = self.more.notified() => {}
+                () = self.ended.cancelled() => return,
+            }
         }
+    }
+
+    /// Ends with the connection: nobody is left to be told.
+    pub(super) fn end(&self) {
+        self.ended.cancel();
     }
 
     /// Sends what waits on behalf of a request that asks for messages from `least` on.
