@@ -1,5 +1,7 @@
 //! `stockade doctor` on hosts that differ: what it says of each must be what a run there comes to.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::process::Command;
 
 use serde_json::Value;

@@ -1,6 +1,8 @@
 //! Every day's work in workspace-write with the network off: as root, as root in somebody else's workspace, as a user, as
 //! a user with supplementary groups. After each command the disk is looked at, and the result must tell of no refusal.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 #[path = "everyday/worker.rs"]
 mod worker;
 

@@ -1,5 +1,7 @@
 //! `stockade explain`: what decides, and the line it came from.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,7 @@
 //! What `stockade explain` answers is what the kernel does: 1 000 random paths under random rules, for each user and mode.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;

@@ -1,5 +1,7 @@
 //! Denial facts end to end: the executor that users have, against answers that were written down first.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 #[path = "facts/answer.rs"]
 mod answer;
 #[path = "facts/commands.rs"]

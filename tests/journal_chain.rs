@@ -1,5 +1,7 @@
 //! The journal: what is appended is found again, and whatever somebody does to it afterwards is found too.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

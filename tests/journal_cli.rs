@@ -1,5 +1,7 @@
 //! `stockade run --journal` and `stockade journal`, as a person uses them.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,5 +1,7 @@
 //! Terminals and input of background commands, through the library.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

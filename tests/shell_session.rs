@@ -1,5 +1,7 @@
 //! `stockade shell` as a person uses it: on a real terminal, looked at from its other side.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 #[path = "shell_support/mod.rs"]
 mod shell_support;
 

@@ -72,8 +72,6 @@ impl Case {
             | Stage::Loopback => mounts,
             Stage::ProxySocket => self == Self::Allowlist,
             Stage::Capabilities | Stage::NoNewPrivs | Stage::Landlock | Stage::Trace => self != Self::Unconfined,
-            // Nothing here delegates a cgroup.
-            Stage::Cgroup => false,
             Stage::Request
             | Stage::Namespaces
             | Stage::Lifeline

@@ -34,8 +34,6 @@ pub enum Stage {
     ProxySocket,
     /// Process-count limit of the PID namespace.
     PidLimit,
-    /// Entering the cgroup.
-    Cgroup,
     /// Starting the command's process.
     Fork,
     /// New session and process group.
@@ -66,7 +64,7 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 26] = [
         Self::Request,
         Self::Namespaces,
         Self::IdMaps,
@@ -80,7 +78,6 @@ impl Stage {
         Self::Loopback,
         Self::ProxySocket,
         Self::PidLimit,
-        Self::Cgroup,
         Self::Fork,
         Self::Session,
         Self::Keyring,
@@ -113,7 +110,6 @@ impl Stage {
             Self::Loopback => "bring the loopback interface up",
             Self::ProxySocket => "open the proxy's listening socket",
             Self::PidLimit => "limit the number of processes",
-            Self::Cgroup => "enter the cgroup",
             Self::Fork => "start the command's process",
             Self::Session => "start a new session",
             Self::Keyring => "join a fresh session keyring",
@@ -147,7 +143,6 @@ impl std::fmt::Display for Stage {
             Self::Loopback => "loopback",
             Self::ProxySocket => "proxy-socket",
             Self::PidLimit => "pid-limit",
-            Self::Cgroup => "cgroup",
             Self::Fork => "fork",
             Self::Session => "session",
             Self::Keyring => "keyring",
