@@ -68,11 +68,17 @@
 //! | [`network`] | host rules and the proxy behind `allowlist` |
 //! | [`tool`] | `bash`, `bash_output`, `bash_kill` for a model, with escalation; [`approval`], [`session`] |
 //! | [`environment`], [`output`] | what commands inherit; bounded capture and spill files |
+//! | [`mcp`], [`acp`] | the tools over the Model Context Protocol and the Agent Client Protocol |
 //! | [`journal`] | a hash-chained record of what ran |
+
+#[cfg(doctest)]
+#[doc = include_str!("../docs/embedding.md")]
+mod embedding {}
 
 pub mod acp;
 pub mod approval;
 pub mod denial;
+pub mod doctor;
 pub mod environment;
 pub mod executor;
 pub mod host;

@@ -160,7 +160,7 @@ impl LocalExecutor {
         let (child_stdin, stdin) = match spec.stdin {
             Stdin::Empty => (Stdio::null(), None),
             Stdin::Inherit => (Stdio::inherit(), None),
-            Stdin::Bytes(_) => {
+            Stdin::Bytes(_) | Stdin::Open => {
                 let (reader, writer) = pipe()?;
                 (Stdio::from(reader), Some(OwnedFd::from(writer)))
             }

@@ -6,6 +6,7 @@
 #[allow(dead_code, reason = "this test uses a part of it")]
 mod cli;
 #[path = "support/user.rs"]
+#[allow(dead_code, reason = "this test uses a part of it")]
 mod user;
 
 use std::fs;
@@ -165,7 +166,7 @@ fn files_that_documents_name_exist() {
     assert!(seen > 10, "{seen}");
 }
 
-/// A test that a document names as `suite::name` or `suite name` is there: claims and their proofs do not drift.
+/// Every test that the security document names as `test:NAME` is there: claims and their proofs do not drift.
 #[test]
 fn tests_that_documents_name_exist() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

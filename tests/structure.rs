@@ -49,8 +49,9 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
     ),
     // Does what the plan says and knows no policy.
     ("launcher", &[("kernel", All), ("plan", All)]),
-    ("denial", &[("policy", All), ("kernel", All)]),
-    ("network", &[("policy", All), ("denial", All)]),
+    ("network/rules", &[("policy", All)]),
+    ("denial", &[("policy", All), ("kernel", All), ("network/rules", All)]),
+    ("network", &[("network/rules", All), ("policy", All), ("denial", All)]),
     // The seam, and the engine that both executors share.
     (
         "executor",
@@ -75,6 +76,7 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
             ("kernel", All),
             ("denial", All),
             ("network", All),
+            ("network/rules", All),
             ("environment", All),
             ("output", All),
         ],
@@ -87,6 +89,9 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
     ("acp", &[("tool", All), ("session", All), ("approval", All)]),
     ("journal", &[("executor", All), ("policy", All), ("denial", All), ("approval", All), ("environment", All)]),
 ];
+
+/// Directories inside a room that are rooms of their own: what they hold stands lower than the rest.
+const INNER: &[(&str, &str)] = &[("network", "rules")];
 
 /// Rooms that only these may know: nobody but they may name them.
 const PRIVATE: &[(&str, &[&str])] =
@@ -102,13 +107,23 @@ struct Source {
 
 impl Source {
     fn room(&self) -> String {
-        let first = self.path.iter().next().unwrap().to_str().unwrap();
-        first.strip_suffix(".rs").unwrap_or(first).to_owned()
+        let name = |part: &std::ffi::OsStr| part.to_str().unwrap().trim_end_matches(".rs").to_owned();
+        room_of(&self.path.iter().map(name).collect::<Vec<_>>()).0
     }
 
     fn is_test(&self) -> bool {
         self.path.iter().any(|part| part == "tests" || part == "tests.rs")
     }
+}
+
+/// The room that a path of module names begins with, and what is left of the path.
+fn room_of(path: &[String]) -> (String, Vec<String>) {
+    if let [first, second, rest @ ..] = path
+        && INNER.contains(&(first.as_str(), second.as_str()))
+    {
+        return (format!("{first}/{second}"), rest.to_vec());
+    }
+    (path[0].clone(), path[1..].to_vec())
 }
 
 fn files_below(directory: &Path, found: &mut Vec<PathBuf>) {
@@ -208,9 +223,9 @@ fn arrows(source: &Source) -> Vec<(String, Vec<String>)> {
     let mut paths = Vec::new();
     crate_paths(&without_tests(source.tokens.clone()), &mut paths);
     let own = source.room();
-    let outside = |mut path: Vec<String>| {
-        let room = path.remove(0);
-        (room != own).then_some((room, path))
+    let outside = |path: Vec<String>| {
+        let (room, rest) = room_of(&path);
+        (room != own).then_some((room, rest))
     };
     paths.into_iter().filter_map(outside).collect()
 }

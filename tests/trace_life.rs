@@ -198,7 +198,7 @@ fn rules_are_answered_and_recorded_and_nothing_else_is() {
         .map(|o| (o.kind, o.syscall.as_deref().unwrap(), o.errno.as_deref().unwrap(), o.target.clone()))
         .collect();
     let expected = [
-        (DenialKind::Mount, "mount", "EPERM", Target::Syscall),
+        (DenialKind::Mount, "mount", "EPERM", Target::Path("/mnt".into())),
         (DenialKind::Namespace, "clone", "EPERM", Target::Syscall),
         (DenialKind::Syscall, "socket", "EAFNOSUPPORT", Target::Syscall),
     ];

@@ -21,6 +21,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// An interactive confined bash on a pseudo-terminal of its own
     Shell(ShellArgs),
+    /// What this host can enforce, what is missing and how to get it
+    Doctor(DoctorArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
     Explain(ExplainArgs),
     /// Read the execution journal
@@ -28,6 +30,13 @@ pub(crate) enum Command {
     Journal(JournalCommand),
     /// Serve the tools over the Model Context Protocol on standard input and output
     Mcp(PolicyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print the report as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

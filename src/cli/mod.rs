@@ -2,6 +2,7 @@
 
 mod args;
 mod attach;
+mod doctor;
 mod exit;
 mod explain;
 mod journal;
@@ -30,6 +31,7 @@ pub(crate) fn main() -> ExitCode {
     };
     let done = match cli.command {
         Command::Run(run) => run::run(run),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Shell(args) => shell::shell(&args.policy),
         Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),

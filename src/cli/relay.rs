@@ -117,10 +117,10 @@ async fn follow(
 }
 
 fn resize(pty: &PtyProcess) {
-    if let Some(size) = raw::size() {
-        if let Err(error) = pty.resize(size) {
-            tracing::debug!(%error, "the terminal inside keeps its size");
-        }
+    if let Some(size) = raw::size()
+        && let Err(error) = pty.resize(size)
+    {
+        tracing::debug!(%error, "the terminal inside keeps its size");
     }
 }
 

@@ -29,15 +29,15 @@ impl Saved {
         let now = Self::take();
         for (index, fd) in descriptors().iter().enumerate() {
             let fd = fd.as_fd();
-            if let (Some(before), true) = (self.flags[index], self.flags[index] != now.flags[index]) {
-                if let Err(errno) = fcntl(fd, FcntlArg::F_SETFL(before)) {
-                    eprintln!("stockade: descriptor {index}: its flags could not be restored: {errno}");
-                }
+            if let (Some(before), true) = (self.flags[index], self.flags[index] != now.flags[index])
+                && let Err(errno) = fcntl(fd, FcntlArg::F_SETFL(before))
+            {
+                eprintln!("stockade: descriptor {index}: its flags could not be restored: {errno}");
             }
-            if let (Some(before), true) = (&self.termios[index], self.termios[index] != now.termios[index]) {
-                if let Err(errno) = tcsetattr(fd, SetArg::TCSANOW, before) {
-                    eprintln!("stockade: the terminal's settings could not be restored: {errno}");
-                }
+            if let (Some(before), true) = (&self.termios[index], self.termios[index] != now.termios[index])
+                && let Err(errno) = tcsetattr(fd, SetArg::TCSANOW, before)
+            {
+                eprintln!("stockade: the terminal's settings could not be restored: {errno}");
             }
         }
     }

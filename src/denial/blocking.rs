@@ -21,6 +21,9 @@ const COULD_NOT: &[&str] = &[
     "permission",
     "not writable",
     "unreachable",
+    "failure writing",
+    "failed writing",
+    "error writing",
     "403",
 ];
 
@@ -69,6 +72,9 @@ fn explains_status(code: i32, refused: &Observation, evidence: &RunEvidence<'_>)
         return true;
     }
     let comm = refused.process.as_ref().map_or("", |process| process.comm.as_str());
+    if super::hints::ran_before_the_end(evidence.command, comm) {
+        return false;
+    }
     // An interpreter that goes on after a refusal ends with whatever its script decides; its own failures are 1 and 2.
     let chosen = super::hints::is_interpreter(comm) && !matches!(code, 1 | 2);
     evidence.exit_code == Some(code) && !chosen

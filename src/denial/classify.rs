@@ -4,7 +4,7 @@
 use super::locate::Locator;
 use super::merge::{Accesses, Joined};
 use super::refusal::{fails_anyway, loopback, peer_refused};
-use super::stderr::{Mention, Subject, command_peers, read_messages};
+use super::stderr::{Mention, command_peers, read_messages};
 use super::{Denial, DenialClass, DenialKind, Observation, PolicyViews, RunEvidence, Target, TraceCoverage, Witness};
 
 /// Denials kept of one run; the rest are counted.
@@ -109,7 +109,7 @@ fn read_text(evidence: &RunEvidence<'_>, locator: &Locator<'_>, accesses: &mut A
             let joined = accesses.add(sighting);
             joined.note_message(mention);
             joined.note_other_end(mention, locator);
-        } else if matches!(mention.subject, Subject::Nothing | Subject::InCommand) {
+        } else if locator.names_nothing(mention) {
             accesses.note_nameless(mention);
         }
     }

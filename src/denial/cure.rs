@@ -92,6 +92,9 @@ fn permits(policy: &EffectivePolicy, refused: &Observation, views: &PolicyViews<
 
 /// The host itself would let this user do it.
 fn host_would(refused: &Observation, host: &dyn HostView) -> bool {
+    if refused.remedy == Remedy::Privileged && !host.is_privileged() {
+        return false;
+    }
     match (&refused.target, refused.kind) {
         (Target::Path(path), DenialKind::UnixConnect) => {
             path.to_string_lossy().starts_with('@')
@@ -107,7 +110,7 @@ fn host_would(refused: &Observation, host: &dyn HostView) -> bool {
             (Some(addresses), Some(port)) => addresses.iter().any(|address| host.listens(*address, *port)),
             _ => true,
         },
-        (_, DenialKind::Namespace) => host.is_privileged(),
+        (_, DenialKind::Namespace) => host.is_privileged() || host.makes_user_namespaces(),
         (_, DenialKind::Ptrace) => host.is_privileged() || host.may_trace(),
         (_, DenialKind::Capability) => !host.no_new_privs(),
         (_, DenialKind::Syscall) => {
@@ -148,7 +151,7 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
     let network = |entry| Some(Grant { network: vec![entry], ..Grant::default() });
     match &refused.remedy {
         Remedy::NetworkEntry(entry) => return network(entry.clone()),
-        Remedy::NoGrant | Remedy::Unconfined | Remedy::Nothing => return None,
+        Remedy::NoGrant | Remedy::Unconfined | Remedy::Privileged | Remedy::Nothing => return None,
         Remedy::Ask => {}
     }
     match (&refused.target, refused.kind) {

@@ -20,6 +20,16 @@ pub(super) fn sets_id(command: &str) -> bool {
     })
 }
 
+/// The program is named in a statement of the command, and not in the last one, whose status is the command's.
+pub(super) fn ran_before_the_end(command: &str, comm: &str) -> bool {
+    let names = |statement: &&str| {
+        statement.split(|c: char| c.is_whitespace() || "|&(){}/'\"`$".contains(c)).any(|word| word == comm)
+    };
+    let ends_early = command.contains("set -e") || command.contains("set -o errexit");
+    let mut statements = command.trim_end_matches([';', '\n', ' ']).rsplit([';', '\n']);
+    !ends_early && statements.next().is_some_and(|last| !names(&last)) && statements.any(|earlier| names(&earlier))
+}
+
 /// Programs that do what a script tells them.
 pub(super) fn is_interpreter(comm: &str) -> bool {
     ["bash", "sh", "dash", "zsh", "python", "node", "perl", "ruby", "java"].iter().any(|name| comm.starts_with(name))
@@ -49,8 +59,10 @@ pub(super) fn verb_in_command(command: &str) -> Option<Verb> {
 /// The directories a command changes to (`cd`, `pushd`, `-C`, `--directory`, `chdir("...")`), in order.
 pub(super) fn directories_in_command(command: &str) -> Vec<String> {
     let mut directories = Vec::new();
-    let words: Vec<&str> =
-        command.split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')')).collect();
+    let words: Vec<&str> = command
+        .split(|c: char| c.is_whitespace() || matches!(c, ';' | '&' | '|' | '(' | ')'))
+        .map(|word| word.trim_start_matches(['\'', '"']))
+        .collect();
     let mut words = words.into_iter().filter(|word| !word.is_empty()).take(4096);
     while let Some(word) = words.next() {
         let directory = match word {

@@ -71,7 +71,7 @@ pub trait HostView {
     fn state(&self, path: &Path) -> FileState;
     /// The path with the symbolic links of its directories followed as far as they exist; the last component is kept.
     fn resolve(&self, path: &Path) -> PathBuf;
-    /// Where the symbolic link at a path finally leads; `None` when it is none or leads nowhere.
+    /// Where the symbolic link at a path finally leads, whether or not something is there; `None` when it is none.
     fn target(&self, path: &Path) -> Option<PathBuf>;
     /// The host would let this user do it: permissions, mounts that are read-only on the host, sticky directories,
     /// immutable and append-only flags.
@@ -82,6 +82,8 @@ pub trait HostView {
     fn is_privileged(&self) -> bool;
     /// The executor itself runs with no_new_privs, so set-user-ID programs gain nothing outside the sandbox either.
     fn no_new_privs(&self) -> bool;
+    /// The host lets this user make a user namespace, and in it the others.
+    fn makes_user_namespaces(&self) -> bool;
     /// The host's Yama setting lets a process trace its own descendants.
     fn may_trace(&self) -> bool;
 }
@@ -170,8 +172,14 @@ impl HostView for ProcessHostView {
     }
 
     fn target(&self, path: &Path) -> Option<PathBuf> {
-        let link = std::fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_symlink());
-        link.then(|| std::fs::canonicalize(path).ok()).flatten()
+        /// As many as the kernel follows.
+        const MAX_LINKS: usize = 40;
+        let mut end = path.to_path_buf();
+        for followed in 0..MAX_LINKS {
+            let Ok(next) = std::fs::read_link(&end) else { return (followed > 0).then_some(end) };
+            end = self.resolve(&super::refusal::normalize(&parent(&end).join(next)));
+        }
+        None
     }
 
     fn permits(&self, access: HostAccess, path: &Path) -> bool {
@@ -207,6 +215,14 @@ impl HostView for ProcessHostView {
 
     fn no_new_privs(&self) -> bool {
         nix::sys::prctl::get_no_new_privs().unwrap_or(false)
+    }
+
+    fn makes_user_namespaces(&self) -> bool {
+        // The kernel's own limit; a switch of Debian's; AppArmor's, which Ubuntu sets. The last two may be absent.
+        let number = |name: &str| std::fs::read_to_string(format!("/proc/sys/{name}")).ok()?.trim().parse::<u64>().ok();
+        number("user/max_user_namespaces") != Some(0)
+            && number("kernel/unprivileged_userns_clone") != Some(0)
+            && number("kernel/apparmor_restrict_unprivileged_userns") != Some(1)
     }
 
     fn may_trace(&self) -> bool {

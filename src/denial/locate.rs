@@ -120,7 +120,7 @@ impl<'a> Locator<'a> {
         let ours = self.views.effective.mode.confines()
             && kind == DenialKind::FsMetadata
             && mention.cause == Some(Cause::Perm)
-            && self.views.host.permits(asked, path);
+            && (self.views.host.permits(asked, path) || self.views.host.state(path) == FileState::Missing);
         let by_path = path_refused(self.views.effective, kind, path, &self.views);
         match self.views.files {
             _ if !ours => None,
@@ -299,6 +299,18 @@ impl<'a> Locator<'a> {
             }
         };
         Mention { subject: subject.unwrap_or(Subject::InCommand), ..mention }
+    }
+
+    /// The message names no object, or what stands where one would is a word of its own (`cannot: Permission denied`).
+    pub(super) fn names_nothing(&self, mention: &Mention) -> bool {
+        match &mention.subject {
+            Subject::Nothing | Subject::InCommand => true,
+            Subject::Path(printed) => {
+                let word = printed.bytes().all(|byte| byte.is_ascii_alphabetic());
+                word && self.candidates(printed).iter().all(|path| self.views.host.state(path) == FileState::Missing)
+            }
+            Subject::Two(..) | Subject::Host { .. } => false,
+        }
     }
 
     /// An operation without an object: every confining mode refuses it, whatever its arguments.

@@ -54,6 +54,8 @@ pub enum Remedy {
     NoGrant,
     /// A rule about the call itself, which holds in every confining mode.
     Unconfined,
+    /// The kernel itself asks for the privilege of an administrator.
+    Privileged,
     /// Neither mode nor grant: the request was wrong in itself.
     Nothing,
 }

@@ -93,7 +93,8 @@ pub(super) fn loopback(peer: &str) -> Option<Vec<IpAddr>> {
 pub(super) fn fails_anyway(kind: DenialKind, path: &Path, exclusive: bool, host: &dyn HostView) -> bool {
     let state = host.state(path);
     match kind {
-        _ if state == FileState::NoParent => true,
+        // What the executor may not look at, its command could not reach either.
+        _ if matches!(state, FileState::NoParent | FileState::Unknown) => true,
         DenialKind::FsCreate => exclusive && state.exists(),
         DenialKind::FsWrite => matches!(state, FileState::Missing | FileState::Directory),
         DenialKind::FsTruncate => matches!(state, FileState::Missing | FileState::Directory),

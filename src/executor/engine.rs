@@ -129,10 +129,11 @@ impl Engine {
     pub(crate) fn start<C: Child>(
         &self,
         ticket: Ticket,
-        launched: Launched<C>,
+        mut launched: Launched<C>,
         spec: ExecSpec,
         finish: Finish,
     ) -> Arc<ProcessHandle> {
+        let input = if spec.stdin == Stdin::Open { launched.stdin.take() } else { None };
         let streams = self.streams(&spec);
         let ask = CancellationToken::new();
         let owner = spec.owner.clone();
@@ -143,7 +144,7 @@ impl Engine {
                 Err(error) => Err(error),
             }
         };
-        Arc::new(ProcessHandle::spawn(settled, streams, ask, owner))
+        Arc::new(ProcessHandle::spawn(settled, streams, ask, owner, input))
     }
 
     /// Kills everything that runs, waits until it is gone, and removes the spill files.

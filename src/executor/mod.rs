@@ -74,4 +74,19 @@ pub trait BashProcess: Send + Sync {
 
     /// The owner token it was started with.
     fn owner(&self) -> Option<&str>;
+
+    /// Writes to its standard input, waiting while the pipe is full. Only a command started with [`Stdin::Open`] reads it.
+    ///
+    /// # Errors
+    /// [`ExecError::Io`] when the input is not open, or the command has closed it or ended.
+    fn write_input<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), ExecError>> {
+        let refused = std::io::Error::from(std::io::ErrorKind::Unsupported);
+        let error = ExecError::io(format!("writing {} bytes to a command that takes no input", bytes.len()), refused);
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Ends its standard input: what reads it sees the end of the file.
+    fn close_input(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }

@@ -2,9 +2,12 @@
 
 use std::future::Future;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 
-use tokio::sync::watch;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::Sender;
+use tokio::sync::{Mutex, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::engine::Streams;
@@ -20,6 +23,34 @@ pub(crate) struct ProcessHandle {
     settled: watch::Receiver<Settled>,
     ask: CancellationToken,
     owner: Option<String>,
+    input: Mutex<Input>,
+}
+
+/// The command's standard input, where it was left open.
+#[derive(Debug)]
+enum Input {
+    /// Not written to yet.
+    Pipe(OwnedFd),
+    Open(Sender),
+    Closed,
+}
+
+impl Input {
+    /// The writing end, registered with the runtime of the first write.
+    fn open(&mut self) -> io::Result<&mut Sender> {
+        if let Self::Pipe(_) = self {
+            let Self::Pipe(fd) = std::mem::replace(self, Self::Closed) else { return Err(closed()) };
+            *self = Self::Open(Sender::from_owned_fd(fd)?);
+        }
+        match self {
+            Self::Open(sender) => Ok(sender),
+            Self::Pipe(_) | Self::Closed => Err(closed()),
+        }
+    }
+}
+
+fn closed() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the command's input is not open; start it with Stdin::Open")
 }
 
 impl ProcessHandle {
@@ -29,13 +60,14 @@ impl ProcessHandle {
         streams: Streams,
         ask: CancellationToken,
         owner: Option<String>,
+        input: Option<OwnedFd>,
     ) -> Self {
         let (sender, settled) = watch::channel(None);
         tokio::spawn(async move {
             let result = run.await.map_err(Arc::new);
             sender.send_replace(Some(result));
         });
-        Self { streams, settled, ask, owner }
+        Self { streams, settled, ask, owner, input: Mutex::new(input.map_or(Input::Closed, Input::Pipe)) }
     }
 
     fn now(&self) -> Settled {
@@ -93,6 +125,18 @@ impl BashProcess for ProcessHandle {
 
     fn owner(&self) -> Option<&str> {
         self.owner.as_deref()
+    }
+
+    fn write_input<'a>(&'a self, bytes: &'a [u8]) -> BoxFuture<'a, Result<(), ExecError>> {
+        Box::pin(async move {
+            let mut input = self.input.lock().await;
+            let written = async { input.open()?.write_all(bytes).await };
+            written.await.map_err(|source| ExecError::io("writing to the background command", source))
+        })
+    }
+
+    fn close_input(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move { *self.input.lock().await = Input::Closed })
     }
 }
 

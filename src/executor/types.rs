@@ -29,6 +29,9 @@ pub enum Stdin {
     Empty,
     /// These bytes, then end of file.
     Bytes(Vec<u8>),
+    /// What [`BashProcess::write_input`](super::BashProcess::write_input) brings while it runs in the background, until
+    /// [`close_input`](super::BashProcess::close_input). Nothing in the foreground.
+    Open,
     /// This process's own standard input, for programs that wrap one command.
     Inherit,
 }

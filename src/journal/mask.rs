@@ -139,10 +139,10 @@ impl Context {
             return Vec::new();
         }
         match before {
-            Next::Secret => return vec![0..word.len()],
+            Next::Secret => return std::iter::once(0..word.len()).collect(),
             Next::User => {
                 if let Some(colon) = word.find(':') {
-                    return vec![colon + 1..inner_end(word)];
+                    return std::iter::once(colon + 1..inner_end(word)).collect();
                 }
             }
             Next::Ordinary => {}

@@ -62,7 +62,7 @@ pub enum LauncherError {
 }
 
 impl LauncherPath {
-    fn resolve(&self) -> Result<PathBuf, LauncherError> {
+    pub(super) fn resolve(&self) -> Result<PathBuf, LauncherError> {
         match self {
             Self::Exact(path) => Ok(path.clone()),
             Self::Auto if can_reexecute() => Ok(PathBuf::from("/proc/self/exe")),

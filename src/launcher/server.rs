@@ -18,6 +18,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
 use super::init::{self, Inherited, Work};
+use super::probe::{self, PROBE_ARGUMENT};
 use super::protocol::{Call, Event, Request};
 use super::ready::{MountTable, Ready};
 use super::wire::{self, WireError};
@@ -37,9 +38,13 @@ static ENTERED: AtomicBool = AtomicBool::new(false);
 pub fn enter() {
     ENTERED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os().skip(1);
-    let asked = arguments.next().as_deref() == Some(OsStr::new(LAUNCHER_ARGUMENT));
-    if asked && arguments.next().is_none() {
-        kernel::exit_now(i32::from(serve_stdin().is_err()));
+    let first = arguments.next();
+    let asked = first.as_deref() == Some(OsStr::new(LAUNCHER_ARGUMENT));
+    let probed = first.as_deref() == Some(OsStr::new(PROBE_ARGUMENT));
+    match arguments.next() {
+        None if asked => kernel::exit_now(i32::from(serve_stdin().is_err())),
+        Some(name) if probed => kernel::exit_now(probe::run(&name)),
+        _ => {}
     }
 }
 
@@ -182,7 +187,7 @@ impl Server {
             };
             let [request, child, mounts] = ready.map(|fd| fd.any().unwrap_or(false));
             if mounts {
-                self.ready.take().map(Ready::discard);
+                self.discard_ready();
             }
             if child {
                 self.reap()?;
@@ -218,7 +223,13 @@ impl Server {
     fn want(&mut self, shape: Option<Shape>) {
         self.wanted = shape;
         if self.ready.as_ref().is_some_and(|ready| Some(ready.shape) != shape) {
-            self.ready.take().map(Ready::discard);
+            self.discard_ready();
+        }
+    }
+
+    fn discard_ready(&mut self) {
+        if let Some(ready) = self.ready.take() {
+            ready.discard();
         }
     }
 
@@ -332,7 +343,7 @@ impl Server {
     }
 
     fn shut_down(mut self) {
-        self.ready.take().map(Ready::discard);
+        self.discard_ready();
         for run in self.runs.values() {
             if let Err(errno) = kernel::pidfd_kill(&run.pidfd) {
                 tracing::debug!(%errno, "the sandbox was gone already");

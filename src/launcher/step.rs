@@ -27,6 +27,13 @@ pub(super) struct StepError {
     path: Option<PathBuf>,
 }
 
+impl StepError {
+    /// What the kernel said.
+    pub(super) const fn errno(&self) -> Errno {
+        self.errno
+    }
+}
+
 impl From<Errno> for StepError {
     fn from(errno: Errno) -> Self {
         Self { errno, path: None }

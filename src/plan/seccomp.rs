@@ -145,7 +145,9 @@ fn alternatives(when: &[ArgMatch]) -> Result<Vec<Vec<SeccompCondition>>, Seccomp
         };
         all = all
             .iter()
-            .flat_map(|so_far| choices.iter().map(move |choice| [so_far.as_slice(), &[choice.clone()]].concat()))
+            .flat_map(|so_far| {
+                choices.iter().map(move |choice| [so_far.as_slice(), std::slice::from_ref(choice)].concat())
+            })
             .collect();
     }
     Ok(all)

@@ -114,10 +114,10 @@ impl HostState {
     /// Closes the launcher for good and waits until it and its sandboxes are gone.
     pub(super) async fn close(&self) {
         let slot = std::mem::replace(&mut *lock(&self.launcher), Slot::Closed);
-        if let Slot::Running(client) = slot {
-            if let Err(error) = tokio::task::spawn_blocking(move || client.close()).await {
-                tracing::warn!(%error, "closing the launcher failed");
-            }
+        if let Slot::Running(client) = slot
+            && let Err(error) = tokio::task::spawn_blocking(move || client.close()).await
+        {
+            tracing::warn!(%error, "closing the launcher failed");
         }
     }
 }

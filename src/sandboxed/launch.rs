@@ -293,7 +293,7 @@ impl Pipes {
                 let null = File::open("/dev/null").map_err(|source| ExecError::io("opening /dev/null", source))?;
                 (OwnedFd::from(null), None)
             }
-            Stdin::Bytes(_) => {
+            Stdin::Bytes(_) | Stdin::Open => {
                 let (reader, writer) = pipe()?;
                 (OwnedFd::from(reader), Some(OwnedFd::from(writer)))
             }

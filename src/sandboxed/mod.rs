@@ -27,6 +27,7 @@ use crate::executor::defaults::Defaults;
 use crate::executor::engine::{Engine, Outcome, Settings};
 use crate::executor::program::find_shell;
 use crate::executor::{BashExecutor, BashProcess, BoxFuture, ExecError, ExecRequest, ExecSpec, RunResult};
+use crate::host::HostSupport;
 use crate::policy::SandboxMode;
 use host_state::HostState;
 use sessions::Sessions;
@@ -92,6 +93,12 @@ impl SandboxedExecutor {
 
             config,
         })
+    }
+
+    /// What the host offers, as far as it is known: refusals are learned with the first commands.
+    #[must_use]
+    pub fn host_support(&self) -> Arc<HostSupport> {
+        self.host.support()
     }
 
     /// As [`dispose`](BashExecutor::dispose) for a program that is about to exit: every command is killed and waited for,

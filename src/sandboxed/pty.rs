@@ -186,10 +186,10 @@ impl PtyProcess {
 
     /// Evidence that finds no room is not waited for.
     fn keep(&self, bytes: &[u8]) {
-        if let Some(copy) = &mut *self.copy() {
-            if let Err(error) = copy.write_all(bytes) {
-                tracing::debug!(%error, "part of a terminal's output is not kept as evidence");
-            }
+        if let Some(copy) = &mut *self.copy()
+            && let Err(error) = copy.write_all(bytes)
+        {
+            tracing::debug!(%error, "part of a terminal's output is not kept as evidence");
         }
     }
 

@@ -126,6 +126,10 @@ impl HostView for World {
         false
     }
 
+    fn makes_user_namespaces(&self) -> bool {
+        false
+    }
+
     fn may_trace(&self) -> bool {
         true
     }

@@ -33,8 +33,8 @@ fn a_submodule_in_a_repository_of_its_own() {
     for worker in Worker::all() {
         worker.works(
             "mkdir library; cd library; git init -q; echo s >s; git add s; git commit -qm library; cd ..
-             mkdir app; cd app; git init -q; git submodule --quiet add ../library libs/deep; git commit -qm app
-             git clone -q --recurse-submodules . ../clone; git submodule --quiet update --init",
+             mkdir app; cd app; git init -q; git submodule --quiet add $PWD/../library libs/deep; git commit -qm app; cd ..
+             git clone -q --recurse-submodules app clone; cd app; git submodule --quiet update --init",
             &[Left::Text("app/libs/deep/s", "s\n"), Left::Text("clone/libs/deep/s", "s\n")],
         );
         assert!(worker.git("app", &["submodule", "status"]).contains("libs/deep"), "{}", worker.name);

@@ -55,6 +55,7 @@ pub(super) fn read(line: &str, found: Option<Found>) -> Option<Mention> {
     let mut mention = lookup(line, &lower)
         .or_else(|| dial(line, &lower, found))
         .or_else(|| dev_tcp(line, found))
+        .or_else(|| shell_socket(line, found))
         .or_else(|| connect(line, &lower, found))
         .or_else(|| pool(line, &lower, found))
         .or_else(|| found.and_then(|found| plain(line, found)))?;
@@ -123,6 +124,14 @@ fn dev_tcp(line: &str, found: Option<Found>) -> Option<Mention> {
     let cause = found.map(|found| found.cause);
     // Bash reports a name it cannot look up as an invalid argument or a missing file after the resolver's own line.
     host_mention(Verb::Connect, &format!("{host}:{port}"), cause.filter(|cause| *cause != Cause::Missing))
+}
+
+/// Bash before it names the peer: `bash: socket: Operation not permitted`, `bash: connect: Network is unreachable`.
+fn shell_socket(line: &str, found: Option<Found>) -> Option<Mention> {
+    let (program, rest) = line.split_once(": ")?;
+    let call = ["socket: ", "connect: "].iter().any(|call| rest.starts_with(call));
+    let cause = network_cause(found?.cause)?;
+    (call && matches!(program, "bash" | "sh")).then(|| Mention::new(Verb::Connect, Subject::InCommand, Some(cause)))
 }
 
 fn network_cause(cause: Cause) -> Option<Cause> {

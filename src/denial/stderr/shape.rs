@@ -233,6 +233,8 @@ fn names_a_path(segment: &str, usual: Option<Verb>) -> bool {
         || segment.len() > 1024
         || segment.starts_with('(')
         || segment.ends_with("()")
+        || one_word
+            && ["Error", "Exception", "Warning"].iter().any(|end| segment.len() > end.len() && segment.ends_with(end))
         || is_source_position(segment)
         || SEVERITIES.iter().any(|word| segment.eq_ignore_ascii_case(word));
     let sentence = segment.contains(['«', '»', '„', '“', '‘', '’', '"']);

@@ -244,27 +244,32 @@ impl Run {
                 return Ok(files::metadata(&self.watch, &found).into());
             }
         };
-        self.on_path(tid, at, follow, now, |run, found| files::metadata(&run.watch, found))
+        let mut missing = false;
+        let outcome = self.on_path(tid, at, follow, now, |run, found| {
+            missing = matches!(found, Located::Name(place) if place.target.is_none());
+            files::metadata(&run.watch, found)
+        })?;
+        // What follows a file that could not be made is no further work.
+        if missing { Err(Trouble::Fails) } else { Ok(outcome) }
     }
 
-    /// Where an object lies, resolved as far as it exists. `None` for what has no path (a pipe, an unmapped address).
-    pub(crate) fn find(&mut self, tid: u32, object: Object) -> Option<PathBuf> {
+    /// Where an object lies. `None` for what has no path (a pipe), an error where the kernel's own lookup fails.
+    pub(crate) fn find(&mut self, tid: u32, object: Object) -> Result<Option<PathBuf>, Trouble> {
         let now = Instant::now();
         let (at, follow) = match object {
-            Object::Descriptor(fd) => return resolve::descriptor(tid, fd).ok()?.path(),
-            Object::Path { at, empty: true, .. } if at.text == 0 || self.is_empty(tid, at).ok()? => {
+            Object::Descriptor(fd) => {
+                return resolve::descriptor(tid, fd).map(|found| found.path()).map_err(Trouble::of_lookup);
+            }
+            Object::Path { at, empty: true, .. } if at.text == 0 || self.is_empty(tid, at)? => {
                 if at.dirfd == AT_FDCWD {
-                    return self.cwd(tid, now).ok();
+                    return self.cwd(tid, now).map(Some).map_err(Trouble::of_lookup);
                 }
                 return self.find(tid, Object::Descriptor(at.dirfd));
             }
             Object::Path { at, follow, .. } => (at, follow),
         };
-        let path = self.path(tid, at, now).ok()?;
-        match self.locate(tid, &path, follow) {
-            Ok(found) => found.path(),
-            Err(_) => Some(PathBuf::from(OsStr::from_bytes(&path.absolute))),
-        }
+        let path = self.path(tid, at, now)?;
+        Ok(self.locate(tid, &path, follow)?.path())
     }
 
     fn is_empty(&self, tid: u32, at: PathArg) -> Result<bool, Trouble> {

@@ -119,7 +119,14 @@ pub(crate) fn link(watch: &Watch, old: &Located, new: &Located) -> Option<Refusa
         return Some(refusal);
     }
     let Located::Name(place) = new else { return None };
-    let across = place.target.is_none() && !watch.may_write(&old_path) && across_mounts(watch, &existing.fd, place);
+    let leaves = place.target.is_none() && !watch.may_write(&old_path);
+    let across = match watch.files {
+        FileBackend::Mounts { .. } => leaves && across_mounts(&existing.fd, place),
+        // A name in a directory with more rights would give the file these rights.
+        FileBackend::Landlock => {
+            leaves && !watch.left_open(&old_path) && mount_of(&existing.fd) == mount_of(&place.directory)
+        }
+    };
     across.then(|| Refusal::new(DenialKind::FsCreate, place.path(), Errno::EXDEV))
 }
 
@@ -226,10 +233,8 @@ fn by_permission(at: &OwnedFd) -> Option<Errno> {
     (error.raw_os_error() == Some(libc::EACCES)).then_some(Errno::EACCES)
 }
 
-fn across_mounts(watch: &Watch, object: &OwnedFd, place: &Place) -> bool {
-    matches!(watch.files, FileBackend::Mounts { .. })
-        && mount_of(object) != mount_of(&place.directory)
-        && same_device(object, &place.directory)
+fn across_mounts(object: &OwnedFd, place: &Place) -> bool {
+    mount_of(object) != mount_of(&place.directory) && same_device(object, &place.directory)
 }
 
 /// Mount id of an open object. `None` compares equal to `None`: nothing is then said of a boundary.

@@ -132,22 +132,28 @@ impl Run {
         let named = self.numbers.iter().zip(rules.iter()).filter(|(number, _)| **number == Some(call.nr));
         let mut standing = named.map(|(_, rule)| rule).filter(|rule| applies(rule, &call.args));
         let rule = standing.next()?;
-        let remedy = remedy(std::iter::once(rule).chain(standing));
+        let remedy = remedy(std::iter::once(rule).chain(standing), &call.args);
         let errno = match rule.errno {
             RefusalErrno::Eperm => Errno::EPERM,
             RefusalErrno::Enosys => Errno::ENOSYS,
             RefusalErrno::Eafnosupport => Errno::EAFNOSUPPORT,
         };
-        let target = self.object(call).map_or(Target::Syscall, Target::Path);
-        self.record(call, &rule.syscall, rule.kind, target, errno, remedy);
+        match self.object(call) {
+            // A change to what cannot be reached fails whoever allows it.
+            Err(Trouble::Fails) if rule.kind == DenialKind::FsMetadata => {}
+            object => {
+                let target = object.ok().flatten().map_or(Target::Syscall, Target::Path);
+                self.record(call, &rule.syscall, rule.kind, target, errno, remedy);
+            }
+        }
         Some(errno)
     }
 
     /// The path that a refused call is about, where it is about one.
-    fn object(&mut self, call: &Notification) -> Option<PathBuf> {
-        let number = usize::try_from(call.nr).ok().and_then(Sysno::new)?;
-        let object = calls::object_of(number, &call.args)?;
-        self.find(call.tid, object)
+    fn object(&mut self, call: &Notification) -> Result<Option<PathBuf>, Trouble> {
+        let number = usize::try_from(call.nr).ok().and_then(Sysno::new);
+        let object = number.and_then(|number| calls::object_of(number, &call.args));
+        object.map_or(Ok(None), |object| self.find(call.tid, object))
     }
 
     fn record(
@@ -194,9 +200,15 @@ impl Run {
 
 /// A rule about what is in the arguments (a set-user-ID bit) holds in every confining mode; one about metadata as such
 /// stands in for a read-only mount that is not there, and no grant of a path takes it away.
-fn remedy<'a>(mut standing: impl Iterator<Item = &'a SyscallRule>) -> Remedy {
+fn remedy<'a>(mut standing: impl Iterator<Item = &'a SyscallRule>, args: &[u64; 6]) -> Remedy {
+    /// `CLONE_NEWUSER`, the one namespace that takes no privilege, and brings the right to make the others.
+    const NEW_USER: u32 = 0x1000_0000;
     let about_bits = |rule: &SyscallRule| !rule.when.is_empty() && rule.syscall != "ioctl";
     match standing.next() {
+        Some(first) if first.kind == DenialKind::Namespace => {
+            let unprivileged = matches!(first.syscall.as_str(), "clone" | "unshare") && low(args[0]) & NEW_USER != 0;
+            if unprivileged { Remedy::Ask } else { Remedy::Privileged }
+        }
         Some(first) if first.kind != DenialKind::FsMetadata => Remedy::Ask,
         Some(first) if about_bits(first) || standing.any(about_bits) => Remedy::Unconfined,
         _ => Remedy::NoGrant,

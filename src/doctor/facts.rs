@@ -1,0 +1,136 @@
+//! What doctor has seen: plain data, judged by [`features`](super::features).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::launcher::{Probe, SetupFailure};
+
+/// Everything that was seen of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// Effective uid.
+    pub euid: u32,
+    /// Kernel release as the kernel writes it.
+    pub release: String,
+    /// Major and minor.
+    pub kernel: (u32, u32),
+    /// What each probe was answered; a missing one could not be tried.
+    pub probes: BTreeMap<Probe, Result<(), i32>>,
+    /// Landlock ABI, 0 for none.
+    pub landlock_abi: i32,
+    /// The step at which a fresh `/proc` was refused; `None` when it was mounted, or never came to that.
+    pub fresh_proc_refused: Option<SetupFailure>,
+    /// A sandbox with namespaces was built.
+    pub sandbox_built: bool,
+    /// `kernel.pid_max` inside such a sandbox was its own.
+    pub own_pid_max: bool,
+    /// Why there is no launcher.
+    pub no_launcher: Option<String>,
+    /// Where bash is.
+    pub bash: Option<PathBuf>,
+    /// Where git is.
+    pub git: Option<PathBuf>,
+    /// The container runtime around us, where it can be told.
+    pub container: Option<Container>,
+    /// A seccomp filter is on us already.
+    pub filtered: bool,
+    /// `kernel.apparmor_restrict_unprivileged_userns` is on.
+    pub apparmor_restricts: bool,
+    /// `user.max_user_namespaces`.
+    pub max_user_namespaces: Option<u64>,
+    /// `kernel.unprivileged_userns_clone` (Debian's) is 0.
+    pub userns_clone_off: bool,
+    /// Security modules that are on, as `/sys/kernel/security/lsm` lists them.
+    pub lsm: Option<String>,
+    /// The cgroup we are in.
+    pub cgroup: Cgroup,
+}
+
+/// A container runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Container {
+    /// Docker, or something with its marks.
+    Docker,
+    /// Podman.
+    Podman,
+    /// Another.
+    Other,
+}
+
+/// What the cgroup hierarchy offers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Cgroup {
+    /// Version 2, and a group can be made beneath ours, with these controllers.
+    Delegated(String),
+    /// Version 2, and none can be made: what the kernel said.
+    NotDelegated(String),
+    /// Version 1.
+    Version1,
+    /// None is mounted.
+    #[default]
+    None,
+}
+
+impl Facts {
+    /// Reads what can be read without trying anything but the making of an empty cgroup, which is removed at once.
+    pub(super) fn read(&mut self) {
+        let number = |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
+        self.apparmor_restricts = number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1);
+        self.max_user_namespaces = number("/proc/sys/user/max_user_namespaces");
+        self.userns_clone_off = number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0);
+        self.lsm = std::fs::read_to_string("/sys/kernel/security/lsm").ok().map(|text| text.trim().to_owned());
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        self.filtered = status.lines().any(|line| line.starts_with("Seccomp:") && line.trim_end().ends_with('2'));
+        self.container = container();
+        self.cgroup = cgroup();
+        self.bash = on_path("bash");
+        self.git = on_path("git");
+    }
+}
+
+fn container() -> Option<Container> {
+    if Path::new("/run/.containerenv").exists() {
+        return Some(Container::Podman);
+    }
+    if Path::new("/.dockerenv").exists() {
+        return Some(Container::Docker);
+    }
+    let environment = std::fs::read("/proc/1/environ").unwrap_or_default();
+    let named = environment.split(|byte| *byte == 0).any(|entry| entry.starts_with(b"container="));
+    let sandboxed = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    (named || sandboxed).then_some(Container::Other)
+}
+
+fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let candidates = std::env::split_paths(&path).map(|directory| directory.join(name));
+    candidates
+        .filter(|path| path.is_absolute() && path.is_file())
+        .find(|path| nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok())
+}
+
+fn cgroup() -> Cgroup {
+    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let Some(group) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
+        return if own.is_empty() { Cgroup::None } else { Cgroup::Version1 };
+    };
+    let Some(root) = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .into_iter()
+        .map(Path::new)
+        .find(|root| root.join("cgroup.controllers").exists())
+    else {
+        return if own.lines().count() > 1 { Cgroup::Version1 } else { Cgroup::None };
+    };
+    let child = root.join(group).join(format!("stockade-doctor-{}", std::process::id()));
+    if let Err(error) = std::fs::create_dir(&child) {
+        return Cgroup::NotDelegated(error.to_string());
+    }
+    let controllers = std::fs::read_to_string(child.join("cgroup.controllers")).unwrap_or_default();
+    if let Err(error) = std::fs::remove_dir(&child) {
+        tracing::warn!(%error, path = %child.display(), "an empty cgroup could not be removed");
+    }
+    Cgroup::Delegated(controllers.trim().to_owned())
+}

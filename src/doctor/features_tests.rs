@@ -1,0 +1,118 @@
+use super::*;
+use crate::launcher::{SetupFailure, Stage};
+
+fn good() -> Facts {
+    Facts {
+        euid: 1000,
+        release: "7.1.0".into(),
+        kernel: (7, 1),
+        probes: Probe::ALL.into_iter().map(|probe| (probe, Ok(()))).collect(),
+        landlock_abi: 9,
+        sandbox_built: true,
+        own_pid_max: true,
+        bash: Some("/bin/bash".into()),
+        git: Some("/usr/bin/git".into()),
+        max_user_namespaces: Some(1000),
+        lsm: Some("landlock,apparmor".into()),
+        cgroup: Cgroup::Delegated("cpu memory pids".into()),
+        ..Facts::default()
+    }
+}
+
+fn without(mut facts: Facts, probes: &[Probe], errno: Errno) -> Facts {
+    facts.probes.extend(probes.iter().map(|probe| (*probe, Err(errno as i32))));
+    facts
+}
+
+fn remedy(facts: &Facts, name: &str) -> String {
+    let features = features(facts);
+    let feature = features.into_iter().find(|feature| feature.name == name).unwrap();
+    assert!(!feature.present && feature.lost.is_some(), "{feature:?}");
+    feature.remedy.unwrap()
+}
+
+#[test]
+fn a_host_with_everything_lacks_nothing() {
+    let missing: Vec<_> = features(&good()).into_iter().filter(|feature| !feature.present).collect();
+    assert_eq!(missing, []);
+}
+
+#[test]
+fn every_missing_feature_says_what_is_lost_and_what_gives_it() {
+    for feature in features(&Facts::default()).into_iter().filter(|feature| feature.name != "launcher") {
+        assert!(!feature.present, "{feature:?}");
+        assert!(
+            feature.lost.is_some_and(|text| !text.is_empty()) && feature.remedy.is_some_and(|text| !text.is_empty())
+        );
+    }
+    let facts = Facts { no_launcher: Some("gone".into()), ..good() };
+    assert!(remedy(&facts, "launcher").contains("PATH"));
+}
+
+#[test]
+fn the_switch_that_is_off_is_the_one_named() {
+    let refused = || without(good(), &[Probe::UserNamespace, Probe::MountNamespace], Errno::EPERM);
+    for (facts, expected) in [
+        (Facts { max_user_namespaces: Some(0), ..refused() }, "user.max_user_namespaces=15000"),
+        (Facts { userns_clone_off: true, ..refused() }, "kernel.unprivileged_userns_clone=1"),
+        (Facts { apparmor_restricts: true, ..refused() }, "kernel.apparmor_restrict_unprivileged_userns=0"),
+        (Facts { container: Some(Container::Docker), filtered: true, ..refused() }, "docker run --cap-add SYS_ADMIN"),
+        (Facts { container: Some(Container::Podman), ..refused() }, "podman run --cap-add SYS_ADMIN"),
+        (Facts { container: Some(Container::Other), ..refused() }, "Kubernetes"),
+        (Facts { filtered: true, ..refused() }, "outside the sandbox"),
+        (refused(), "CONFIG_USER_NS=y"),
+    ] {
+        for name in ["user-namespace", "mount-namespace"] {
+            assert!(remedy(&facts, name).contains(expected), "{name}: {}", remedy(&facts, name));
+        }
+    }
+}
+
+#[test]
+fn a_masked_proc_has_a_remedy_for_each_runtime() {
+    let failure = SetupFailure { stage: Stage::Proc, errno: Errno::EPERM as i32, path: None };
+    for (container, expected) in [
+        (Some(Container::Docker), "systempaths=unconfined"),
+        (Some(Container::Podman), "unmask=ALL"),
+        (Some(Container::Other), "procMount=Unmasked"),
+    ] {
+        let facts = Facts { fresh_proc_refused: Some(failure.clone()), container, ..good() };
+        assert!(remedy(&facts, "fresh-proc").contains(expected));
+    }
+}
+
+#[test]
+fn landlock_is_told_apart_by_abi() {
+    for abi in 1..=9 {
+        let missing: Vec<_> = features(&Facts { landlock_abi: abi, ..good() })
+            .into_iter()
+            .filter(|feature| !feature.present)
+            .map(|feature| feature.name)
+            .collect();
+        let expected: Vec<_> = ABIS.iter().filter(|entry| entry.0 > abi).map(|entry| entry.1).collect();
+        assert_eq!(missing, expected, "ABI {abi}");
+    }
+    let none = || Facts { landlock_abi: 0, ..without(good(), &[Probe::Landlock], Errno::EOPNOTSUPP) };
+    let off = Facts { lsm: Some("lockdown,yama".into()), ..none() };
+    assert!(remedy(&off, "landlock").contains("lsm=landlock,lockdown,yama"));
+    assert!(remedy(&Facts { kernel: (5, 10), ..none() }, "landlock").contains("5.13"));
+    assert!(remedy(&Facts { filtered: true, ..none() }, "landlock").contains("seccomp"));
+}
+
+#[test]
+fn cgroups_are_told_apart() {
+    for (cgroup, expected) in [
+        (Cgroup::NotDelegated("denied".into()), "Delegate=yes"),
+        (Cgroup::Delegated("cpu".into()), "Delegate=yes"),
+        (Cgroup::Version1, "unified_cgroup_hierarchy"),
+        (Cgroup::None, "mount -t cgroup2"),
+    ] {
+        assert!(remedy(&Facts { cgroup, ..good() }, "cgroup").contains(expected));
+    }
+}
+
+#[test]
+fn a_listener_around_us_is_told_from_an_old_kernel() {
+    assert!(remedy(&without(good(), &[Probe::Notification], Errno::EBUSY), "seccomp-notification").contains("outside"));
+    assert!(remedy(&without(good(), &[Probe::Notification], Errno::EINVAL), "seccomp-notification").contains("5.5"));
+}

@@ -1,0 +1,18 @@
+//! Denial facts end to end: the executor that users have, against answers that were written down first.
+
+#[path = "facts/answer.rs"]
+mod answer;
+#[path = "facts/commands.rs"]
+mod commands;
+#[path = "facts/matrix.rs"]
+mod matrix;
+#[path = "facts/run.rs"]
+mod run;
+#[path = "facts/scene.rs"]
+mod scene;
+#[path = "facts/score.rs"]
+mod score;
+#[path = "facts/table.rs"]
+mod table;
+#[path = "support/user.rs"]
+mod user;
