@@ -2,7 +2,7 @@
 //! bash as every user, in a workspace of its own, in order; `# exit N` at the end of a command is the status that it
 //! must end with, 0 when there is none. A fence without `run` may not hold a `stockade` command line that could have it.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 #[path = "support/cli.rs"]
 #[allow(dead_code, reason = "this test uses a part of it")]

@@ -1,6 +1,6 @@
 //! `stockade doctor` on hosts that differ: what it says of each must be what a run there comes to.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 use std::process::Command;
 

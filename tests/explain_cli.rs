@@ -1,6 +1,6 @@
 //! `stockade explain`: what decides, and the line it came from.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 use std::fs;
 use std::path::Path;

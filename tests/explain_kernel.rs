@@ -1,6 +1,6 @@
 //! What `stockade explain` answers is what the kernel does: 1 000 random paths under random rules, for each user and mode.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 use std::collections::BTreeSet;
 use std::fs;

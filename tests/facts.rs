@@ -1,6 +1,6 @@
 //! Denial facts end to end: the executor that users have, against answers that were written down first.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 #[path = "facts/answer.rs"]
 mod answer;
@@ -16,5 +16,6 @@ mod scene;
 mod score;
 #[path = "facts/table.rs"]
 mod table;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;

@@ -1,6 +1,6 @@
 //! The journal: what is appended is found again, and whatever somebody does to it afterwards is found too.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 use std::fs;
 use std::io::Write as _;

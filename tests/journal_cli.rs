@@ -1,6 +1,6 @@
 //! `stockade run --journal` and `stockade journal`, as a person uses them.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 use std::fs;
 use std::path::Path;

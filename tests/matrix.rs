@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by panicking, and says what it found")]
 
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/matrix_probe.rs"]
 mod probe;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/matrix_table.rs"]
 mod table;
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 mod user;
+#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/matrix_world.rs"]
 mod world;
 

@@ -140,7 +140,7 @@ async fn requests_with_two_readings_are_refused_and_reach_nobody() {
         format!("GET / HTTP/1.1\r\nHost: {to}\r\n\r\n"),
         format!("GET https://{to}/ HTTP/1.1\r\nHost: {to}\r\n\r\n"),
         format!("CONNECT {to} HTTP/1.1\r\nHost: evil.test:443\r\n\r\n"),
-        format!("CONNECT good.test HTTP/1.1\r\n\r\n"),
+        "CONNECT good.test HTTP/1.1\r\n\r\n".to_owned(),
         format!("CONNECT x@good.test:{port} HTTP/1.1\r\n\r\n"),
     ];
     for case in &cases {

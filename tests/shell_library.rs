@@ -1,6 +1,6 @@
 //! Terminals and input of background commands, through the library.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! `stockade shell` as a person uses it: on a real terminal, looked at from its other side.
 
-#![allow(clippy::unwrap_used, reason = "a test may")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 #[path = "shell_support/mod.rs"]
 mod shell_support;

@@ -1,6 +1,5 @@
 //! An approver that answers from a list and keeps what it was asked.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::collections::VecDeque;

@@ -1,7 +1,5 @@
 //! Running the `stockade` command.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

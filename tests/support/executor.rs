@@ -1,7 +1,5 @@
 //! Confined executors for tests, each with a scene of its own on the disk.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,7 +2,6 @@
 //! `cat P`, `echo T`, `sleep N`, `exit N`, `true`, joined by ` && `), lets them act on the disk as far as the policy of
 //! the call goes, and reports what it refused. Tests built on it hold for a real executor as well.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
 #![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 pub mod approver;

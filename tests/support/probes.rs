@@ -1,7 +1,5 @@
 //! Building the probes, and running commands as root and as an ordinary user.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Seek};

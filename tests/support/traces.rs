@@ -1,7 +1,5 @@
 //! Finding what a sandbox has left on the host: every process of a test carries its token.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

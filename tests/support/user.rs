@@ -1,7 +1,5 @@
 //! The users that commands are tried as.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::ffi::OsStr;
 use std::os::unix::fs::{PermissionsExt as _, lchown};
 use std::path::{Path, PathBuf};
