@@ -90,6 +90,10 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
     ("mcp", &[("tool", All), ("session", All), ("approval", All), ("executor", All)]),
     ("acp", &[("tool", All), ("session", All), ("approval", All)]),
     ("journal", &[("executor", All), ("policy", All), ("denial", All), ("approval", All), ("environment", All)]),
+    (
+        "doctor",
+        &[("executor", All), ("host", All), ("launcher", All), ("plan", All), ("policy", All), ("sandboxed", All)],
+    ),
 ];
 
 /// Directories inside a room that are rooms of their own: what they hold stands lower than the rest.
