@@ -69,6 +69,7 @@
 //! | [`tool`] | `bash`, `bash_output`, `bash_kill` for a model, with escalation; [`approval`], [`session`] |
 //! | [`environment`], [`output`] | what commands inherit; bounded capture and spill files |
 //! | [`mcp`], [`acp`] | the tools over the Model Context Protocol and the Agent Client Protocol |
+//! | [`doctor`] | what this host can enforce, found out by building sandboxes |
 //! | [`journal`] | a hash-chained record of what ran |
 
 #[cfg(doctest)]

@@ -86,14 +86,15 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
     ("approval", &[("policy", All), ("denial", All)]),
     ("session", &[("policy", All), ("denial", All)]),
     ("tool", &[("executor", All), ("approval", All), ("session", All), ("policy", All), ("denial", All)]),
-    // Adapters and the record: thin, and nobody but the command line knows them.
-    ("mcp", &[("tool", All), ("session", All), ("approval", All), ("executor", All)]),
-    ("acp", &[("tool", All), ("session", All), ("approval", All)]),
-    ("journal", &[("executor", All), ("policy", All), ("denial", All), ("approval", All), ("environment", All)]),
+    // Asks the host by building real sandboxes and says what it found.
     (
         "doctor",
         &[("executor", All), ("host", All), ("launcher", All), ("plan", All), ("policy", All), ("sandboxed", All)],
     ),
+    // Adapters and the record: thin, and nobody but the command line knows them.
+    ("mcp", &[("tool", All), ("session", All), ("approval", All), ("executor", All)]),
+    ("acp", &[("tool", All), ("session", All), ("approval", All)]),
+    ("journal", &[("executor", All), ("policy", All), ("denial", All), ("approval", All), ("environment", All)]),
 ];
 
 /// Directories inside a room that are rooms of their own: what they hold stands lower than the rest.
