@@ -93,7 +93,21 @@ const HOSTS: &[Host] = &[
     by_user("inside bubblewrap", BWRAP, Namespaces(&[]), Namespaces(&[])),
     by_user(
         "inside bubblewrap with namespaces of its own",
-        &["bwrap", "--unshare-all", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc"],
+        &[
+            "bwrap",
+            "--unshare-user",
+            "--unshare-ipc",
+            "--unshare-pid",
+            "--unshare-uts",
+            "--unshare-cgroup",
+            "--bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+        ],
         Namespaces(&[]),
         Namespaces(&[]),
     ),
@@ -175,7 +189,7 @@ fn unconfined_the_command_does_it_all() {
         for expected in ["create", "rename or link", "remove", "plant", "read", "connect", "connect to a socket"] {
             assert!(what.contains(&expected), "{expected} as {}: {done:?}: {result:#}", user.name());
         }
-        assert_eq!(what.contains(&"see"), user.is_root() || user == User::current(), "{done:?}");
+        assert!(what.contains(&"see"), "{done:?}");
     }
 }
 
