@@ -196,10 +196,10 @@ pub struct DeniedProcess {
 #[serde(deny_unknown_fields)]
 pub struct Grant {
     /// Absolute paths to make writable.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", default, with = "crate::policy::path_text::list")]
     pub write: Vec<PathBuf>,
     /// Absolute paths to make readable.
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    #[serde(skip_serializing_if = "Vec::is_empty", default, with = "crate::policy::path_text::list")]
     pub read: Vec<PathBuf>,
     /// `host` or `host:port` entries to let through.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -221,7 +221,7 @@ pub struct Denial {
     /// What was refused.
     pub kind: DenialKind,
     /// The object, absolute and resolved as the command's process named it. Absent for kinds that have no path.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
+    #[serde(skip_serializing_if = "Option::is_none", default, with = "crate::policy::path_text::option")]
     pub path: Option<PathBuf>,
     /// For network kinds: the host name or address.
     #[serde(skip_serializing_if = "Option::is_none", default)]

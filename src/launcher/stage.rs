@@ -168,6 +168,7 @@ pub struct SetupFailure {
     /// What the kernel said, as a raw errno.
     pub errno: i32,
     /// The path it was about, where there was one.
+    #[serde(with = "crate::plan::path_text::option")]
     pub path: Option<PathBuf>,
 }
 

@@ -73,13 +73,14 @@ pub enum PrivateSource {
         size: u64,
     },
     /// A directory on the host that outlives the sandbox: the session's.
-    Directory(PathBuf),
+    Directory(#[serde(with = "crate::policy::path_text")] PathBuf),
 }
 
 /// One mount operation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MountOp {
     /// Absolute, canonical path.
+    #[serde(with = "crate::policy::path_text")]
     pub path: PathBuf,
     /// What to put there.
     pub kind: MountKind,
@@ -136,6 +137,7 @@ pub struct LandlockPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LandlockRule {
     /// The path.
+    #[serde(with = "crate::policy::path_text")]
     pub path: PathBuf,
     /// What is granted beneath it.
     pub grant: LandlockGrant,

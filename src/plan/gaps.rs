@@ -3,7 +3,7 @@
 use crate::executor::Gap;
 use crate::host::HostSupport;
 use crate::plan::data::{MountKind, MountOp, Namespaces};
-use crate::policy::{EffectivePolicy, NetworkMode, SandboxMode};
+use crate::policy::{EffectivePolicy, NetworkMode, PathAccess, SandboxMode};
 
 /// Smallest `pid_max` the kernel accepts is 301, of which 300 are reserved.
 pub(super) const RESERVED_PIDS: u64 = 300;
@@ -36,10 +36,12 @@ pub(super) fn pid_max_can_be_set(host: &HostSupport, namespaces: &Namespaces) ->
 /// Gaps of Landlock alone.
 pub(super) fn with_landlock_alone(policy: &EffectivePolicy, host: &HostSupport, ops: &[MountOp]) -> Vec<Gap> {
     let writes = policy.mode != SandboxMode::ReadOnly;
+    // A write rule makes a root in read-only mode too, and nothing can be carved out of it.
+    let roots = writes || policy.rules.iter().any(|rule| rule.access == PathAccess::Write);
     let masks = ops.iter().any(|op| matches!(op.kind, MountKind::MaskDirectory { .. } | MountKind::MaskFile));
     let mut gaps = Vec::new();
     add(&mut gaps, Gap::Metadata, writes);
-    add(&mut gaps, Gap::ProtectedPaths, writes);
+    add(&mut gaps, Gap::ProtectedPaths, roots);
     add(&mut gaps, Gap::DenyRead, masks);
     add(&mut gaps, Gap::NetworkIsolation, policy.network.mode != NetworkMode::Full);
     add(&mut gaps, Gap::UnixSockets, host.landlock_abi < 9);

@@ -13,6 +13,7 @@ mod planner;
 mod seccomp;
 mod world;
 
+pub(crate) use crate::policy::path_text;
 pub use data::{
     Backend, Fault, IdMap, Instruction, LandlockGrant, LandlockPlan, LandlockRule, MountKind, MountOp, MountPlan,
     Namespaces, PrivateSource, Rlimit, SandboxPlan, Shape,

@@ -14,6 +14,7 @@ mod layers;
 mod lines;
 mod mode;
 mod network;
+pub(crate) mod path_text;
 mod pattern;
 mod protect;
 mod refuse;

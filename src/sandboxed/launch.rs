@@ -321,6 +321,13 @@ fn explain(failure: SetupFailure, spec: &ExecSpec) -> ExecError {
         (Stage::Exec, Errno::ENOENT | Errno::ENOTDIR) => ExecError::NotFound { program: program() },
         (Stage::Exec, Errno::E2BIG) => ExecError::Setup(failure),
         (Stage::Exec, _) => ExecError::NotExecutable { program: program(), source: source() },
+        (Stage::Namespaces, Errno::ENOSPC) => {
+            let reason = format!(
+                "{failure}: the quota of namespaces is used up, here or in a sandbox around this one; raise it (sysctl \
+                 user.max_user_namespaces), or ask for --backend landlock, which needs none and leaves gaps"
+            );
+            ExecError::SandboxUnavailable { reason }
+        }
         (Stage::Workdir, _) => ExecError::Workdir { path: spec.workdir.clone(), source: source() },
         _ => ExecError::Setup(failure),
     }

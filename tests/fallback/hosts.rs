@@ -18,9 +18,11 @@ enum Left {
     Landlock,
     /// Nothing: it refuses, and says this.
     Refuses(&'static str),
+    /// An ordinary user never meets it.
+    NoSuchHost,
 }
 
-use Left::{Landlock, Namespaces, Refuses};
+use Left::{Landlock, Namespaces, NoSuchHost, Refuses};
 
 /// A host that lacks something.
 struct Host {
@@ -68,9 +70,9 @@ const HOSTS: &[Host] = &[
     ),
     by_root(
         "root without capabilities",
-        &["setpriv", "--bounding-set=-setuid,-setgid,-setpcap,-sys_admin,-setfcap", "--inh-caps=-all", "--"],
+        &["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--"],
         Landlock,
-        Namespaces(&[]),
+        NoSuchHost,
     ),
     by_root(
         "a masked /proc",
@@ -93,7 +95,21 @@ const HOSTS: &[Host] = &[
     by_user("inside bubblewrap", BWRAP, Namespaces(&[]), Namespaces(&[])),
     by_user(
         "inside bubblewrap with namespaces of its own",
-        &["bwrap", "--unshare-all", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc"],
+        &[
+            "bwrap",
+            "--unshare-user",
+            "--unshare-ipc",
+            "--unshare-pid",
+            "--unshare-uts",
+            "--unshare-cgroup",
+            "--bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+        ],
         Namespaces(&[]),
         Namespaces(&[]),
     ),
@@ -175,7 +191,7 @@ fn unconfined_the_command_does_it_all() {
         for expected in ["create", "rename or link", "remove", "plant", "read", "connect", "connect to a socket"] {
             assert!(what.contains(&expected), "{expected} as {}: {done:?}: {result:#}", user.name());
         }
-        assert_eq!(what.contains(&"see"), user.is_root() || user == User::current(), "{done:?}");
+        assert!(what.contains(&"see"), "{done:?}");
     }
 }
 
@@ -200,6 +216,7 @@ fn exactly_the_named_gaps() {
                     Namespaces(more) => own.iter().cloned().chain(more.iter().map(|gap| (*gap).to_owned())).collect(),
                     Landlock => landlock_alone(mode),
                     Refuses(_) => BTreeSet::new(),
+                    NoSuchHost => continue,
                 };
                 let output = scene.start(&words(host, &scene, &refuse, scene.attempt(mode)));
                 if let Refuses(remedy) = left {
