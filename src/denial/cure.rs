@@ -155,6 +155,8 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
         Remedy::Ask => {}
     }
     match (&refused.target, refused.kind) {
+        // A hard link between two mounts stays one, whatever is made writable.
+        (_, DenialKind::FsCreate) if refused.errno.as_deref() == Some("EXDEV") => None,
         // Landlock alone refuses metadata by call, whatever the path.
         (_, DenialKind::FsMetadata) if views.files == FileBackend::Landlock => None,
         (Target::Path(path), DenialKind::FsRead | DenialKind::FsExecute) => {
@@ -170,7 +172,8 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
             | DenialKind::FsMetadata,
         ) => {
             let ends = std::iter::once(path).chain(&joined.other_end);
-            let write = ends.map(|path| writable_target(path, joined.temporary)).collect();
+            let mut write: Vec<PathBuf> = ends.map(|path| writable_target(path, refused)).collect::<Option<_>>()?;
+            write.dedup();
             Some(Grant { write, ..Grant::default() })
         }
         // An allowlist takes a network namespace.
@@ -187,10 +190,14 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
     }
 }
 
-/// A random name will be another one next time: its directory is what the program needs.
-fn writable_target(path: &Path, temporary: bool) -> PathBuf {
-    match path.parent() {
-        Some(parent) if temporary && parent != Path::new("/") => parent.to_path_buf(),
-        _ => path.to_path_buf(),
+/// What has to be writable. A name is made, taken away or moved in its directory, and nothing smaller can be opened for
+/// that: a file that is not there cannot be mounted or named in a rule, and one that is mounted cannot be removed.
+/// `None` for a name in the root directory.
+fn writable_target(path: &Path, refused: &Observation) -> Option<PathBuf> {
+    match refused.kind {
+        DenialKind::FsCreate | DenialKind::FsRemove | DenialKind::FsRename => {
+            path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_path_buf)
+        }
+        _ => Some(path.to_path_buf()),
     }
 }

@@ -30,6 +30,16 @@ pub(super) fn ran_before_the_end(command: &str, comm: &str) -> bool {
     !ends_early && statements.next().is_some_and(|last| !names(&last)) && statements.any(|earlier| names(&earlier))
 }
 
+/// `unshare -U`, `-r`, `-Urm`, `--user`, `--map-root-user`.
+pub(super) fn makes_a_user_namespace(command: &str) -> bool {
+    command.split_whitespace().any(|word| match word.strip_prefix("--") {
+        Some(long) => long.starts_with("user") || long.starts_with("map-"),
+        None => word.strip_prefix('-').is_some_and(|short| {
+            short.contains(['U', 'r', 'c']) && short.bytes().all(|byte| byte.is_ascii_alphabetic())
+        }),
+    })
+}
+
 /// Programs that do what a script tells them.
 pub(super) fn is_interpreter(comm: &str) -> bool {
     ["bash", "sh", "dash", "zsh", "python", "node", "perl", "ruby", "java"].iter().any(|name| comm.starts_with(name))

@@ -73,6 +73,8 @@ pub trait HostView {
     fn resolve(&self, path: &Path) -> PathBuf;
     /// Where the symbolic link at a path finally leads, whether or not something is there; `None` when it is none.
     fn target(&self, path: &Path) -> Option<PathBuf>;
+    /// Both lie on one file system of the host.
+    fn on_one_file_system(&self, one: &Path, other: &Path) -> bool;
     /// The host would let this user do it: permissions, mounts that are read-only on the host, sticky directories,
     /// immutable and append-only flags.
     fn permits(&self, access: HostAccess, path: &Path) -> bool;
@@ -180,6 +182,11 @@ impl HostView for ProcessHostView {
             end = self.resolve(&super::refusal::normalize(&parent(&end).join(next)));
         }
         None
+    }
+
+    fn on_one_file_system(&self, one: &Path, other: &Path) -> bool {
+        let device = |path: &Path| std::fs::symlink_metadata(path).map(|meta| meta.dev()).ok();
+        device(one).is_some() && device(one) == device(other)
     }
 
     fn permits(&self, access: HostAccess, path: &Path) -> bool {

@@ -109,7 +109,24 @@ impl<'a> Locator<'a> {
         if let Some(remedy) = self.by_call(mention, kind, &path) {
             return Some(Observation { remedy, ..self.sighting(mention, kind, Target::Path(path)) });
         }
-        ((refused || mounting) && !ordinary).then(|| self.sighting(mention, kind, Target::Path(path)))
+        ((refused || mounting || self.across(mention, kind, &path)) && !ordinary)
+            .then(|| self.sighting(mention, kind, Target::Path(path)))
+    }
+
+    /// A hard link whose two ends the sandbox keeps apart, on one file system of the host.
+    fn across(&self, mention: &Mention, kind: DenialKind, new: &Path) -> bool {
+        if kind != DenialKind::FsCreate || mention.cause != Some(Cause::CrossDevice) {
+            return false;
+        }
+        let Some((_, rest)) = mention.text.rsplit_once(" => '") else { return false };
+        let Some((old, _)) = rest.split_once('\'') else { return false };
+        let (policy, files) = (self.views.effective, self.views.files);
+        let Some(directory) = new.parent() else { return false };
+        policy.mode.confines()
+            && self
+                .candidates(old)
+                .iter()
+                .any(|old| !files.writable(policy, old) && self.views.host.on_one_file_system(old, directory))
     }
 
     /// `EPERM` for metadata that the host would let this user change: the call itself is refused, for the bits it sets
@@ -122,7 +139,14 @@ impl<'a> Locator<'a> {
             && mention.cause == Some(Cause::Perm)
             && (self.views.host.permits(asked, path) || self.views.host.state(path) == FileState::Missing);
         let by_path = path_refused(self.views.effective, kind, path, &self.views);
+        // The rule about these bits answers before the host can.
+        let bits = self.views.effective.mode.confines()
+            && kind == DenialKind::FsMetadata
+            && mention.cause == Some(Cause::Perm)
+            && program == "chmod"
+            && super::hints::sets_id(self.evidence.command);
         match self.views.files {
+            _ if bits => Some(Remedy::Unconfined),
             _ if !ours => None,
             FileBackend::Landlock if by_path && !super::hints::sets_id(self.evidence.command) => Some(Remedy::NoGrant),
             // Attributes and owners ask for capabilities of their own.
@@ -325,6 +349,9 @@ impl<'a> Locator<'a> {
             return None;
         }
         let mut sighting = self.sighting(mention, kind, Target::Syscall);
+        if kind == DenialKind::Namespace && !super::hints::makes_a_user_namespace(self.evidence.command) {
+            sighting.remedy = Remedy::Privileged;
+        }
         sighting.syscall.clone_from(&mention.call);
         Some(sighting)
     }

@@ -36,9 +36,21 @@ impl FileBackend {
     /// The policy, carried out by this, lets the path (absolute, resolved) be written.
     pub(super) fn writable(self, policy: &EffectivePolicy, path: &Path) -> bool {
         match self {
-            Self::Mounts { .. } => policy.decide(path).writable,
+            Self::Mounts { .. } => {
+                let decision = policy.decide(path);
+                // What was not there when the sandbox was built has no mount of its own: its directory's holds.
+                match decision.rule {
+                    Some(rule) if decision.writable && rule.missing && rule.access == PathAccess::Write => {
+                        rule.path.parent().is_some_and(|parent| self.writable(policy, parent))
+                    }
+                    _ => decision.writable,
+                }
+            }
             Self::Landlock => policy.rules.iter().any(|rule| {
-                rule.access == PathAccess::Write && path.starts_with(&rule.path) && policy.decide(&rule.path).writable
+                rule.access == PathAccess::Write
+                    && !rule.missing
+                    && path.starts_with(&rule.path)
+                    && policy.decide(&rule.path).writable
             }),
         }
     }

@@ -50,7 +50,9 @@ pub(super) fn path_refused(policy: &EffectivePolicy, kind: DenialKind, path: &Pa
 fn holds_a_rule(policy: &EffectivePolicy, path: &Path) -> bool {
     policy.rules.iter().any(|rule| {
         let stands = matches!(rule.access, PathAccess::DenyWrite | PathAccess::DenyRead) && !rule.missing;
-        (stands || rule.path == path && rule.access == PathAccess::Write) && rule.path.starts_with(path)
+        // A writable path within a writable directory needs no mount of its own.
+        let mounted = || path.parent().is_some_and(|parent| !policy.decide(parent).writable);
+        (stands || rule.path == path && rule.access == PathAccess::Write && mounted()) && rule.path.starts_with(path)
     })
 }
 

@@ -110,6 +110,10 @@ impl HostView for World {
         }
     }
 
+    fn on_one_file_system(&self, _: &Path, _: &Path) -> bool {
+        true
+    }
+
     fn target(&self, _: &Path) -> Option<PathBuf> {
         None
     }

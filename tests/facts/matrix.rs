@@ -118,6 +118,16 @@ fn state(path: &Path) -> String {
     format!("{:o} {} bytes, {} links, time {}, tagged {tagged}", meta.mode(), meta.len(), meta.nlink(), meta.mtime())
 }
 
+/// Takes away what a cell has left.
+fn clear(path: &Path) {
+    for left in [path.to_path_buf(), with_end(path, ".new"), with_end(path, ".src")] {
+        // A directory is removed by the other call; what is not there needs no removing.
+        if left.symlink_metadata().is_ok() {
+            fs::remove_file(&left).or_else(|_| fs::remove_dir(&left)).unwrap();
+        }
+    }
+}
+
 struct Trial<'a> {
     row: &'a Row,
     mode: SandboxMode,
@@ -138,7 +148,10 @@ impl Trial<'_> {
     fn wrong(&self, number: usize, place: &Place, programs: &Programs) -> Vec<String> {
         let path = place.object(self.row, &format!("cell{number}"), self.setting.user);
         let line = place.command(self.row, &path);
-        let run = |mode: SandboxMode| shell(self.setting, programs, place.root(), mode.as_str(), &[], &line);
+        let run_with = |mode: SandboxMode, args: &[String]| {
+            shell(self.setting, programs, place.root(), mode.as_str(), args, &line)
+        };
+        let run = |mode: SandboxMode| run_with(mode, &[]);
         let before = state(&path);
         let result = run(self.mode);
         let after = state(&path);
@@ -150,14 +163,22 @@ impl Trial<'_> {
             wrong.push(format!("the world: {before} became {after}"));
         }
         if let (Cell::Denied { cure, .. }, true, true) = (cell, self.setting.traced, self.is_about_a_file()) {
+            let grant =
+                result.sandbox.iter().flat_map(|report| &report.denials).find_map(|denial| denial.grant.clone());
             wrong.extend(self.wrong_cure(cure, &path, &run));
-        }
-        for left in [path.clone(), with_end(&path, ".new"), with_end(&path, ".src")] {
-            // A directory is removed by the other call; what is not there needs no removing.
-            if left.symlink_metadata().is_ok() {
-                fs::remove_file(&left).or_else(|_| fs::remove_dir(&left)).unwrap();
+            if let Some(grant) = grant {
+                clear(&path);
+                let path = place.object(self.row, &format!("cell{number}"), self.setting.user);
+                let before = state(&path);
+                let args: Vec<String> =
+                    grant.write.iter().flat_map(|path| ["--write".to_owned(), path.display().to_string()]).collect();
+                let result = run_with(self.mode, &args);
+                if state(&path) == before {
+                    wrong.push(format!("the grant {grant:?} does not cure it: {:?}", result.stderr.text));
+                }
             }
         }
+        clear(&path);
         wrong
     }
 
