@@ -63,6 +63,14 @@ impl Devices {
         context.set(c"mode", c"0620")?;
         let pts = context.mount(MountAttr::NOSUID | MountAttr::NOEXEC)?;
         kernel::move_mount_onto(&pts, open_in(&dev, "pts")?)?;
+        // The queues of the sandbox's own IPC namespace: mq_open(3) is refused by Landlock unless a rule names their tree.
+        let queues = kernel::fs_context(c"mqueue")?.mount(MountAttr::NOSUID | MountAttr::NODEV | MountAttr::NOEXEC);
+        match queues {
+            Ok(queues) => kernel::move_mount_onto(queues, open_in(&dev, "mqueue")?)?,
+            // A kernel without POSIX message queues.
+            Err(Errno::ENODEV) => {}
+            Err(errno) => return Err(errno.into()),
+        }
         seal(&dev)
     }
 }

@@ -1,6 +1,6 @@
 //! The launcher: one small single-threaded process per executor that does exactly what a plan says.
 //!
-//! [`enter`] turns the calling process into a launcher when it was started as one; [`client`] is the host's side.
+//! [`enter`] turns the calling process into a launcher when it was started as one; its `client` is the host's side.
 
 mod client;
 mod command;

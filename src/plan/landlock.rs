@@ -26,6 +26,7 @@ pub(super) fn beside_mounts(
     grants.extend(devices());
     // The devpts here is the sandbox's own; on the host it leads to the caller's other terminals.
     grants.push(rule(Path::new("/dev/pts"), LandlockGrant::Device, true));
+    grants.push(rule(Path::new("/dev/mqueue"), LandlockGrant::ReadWrite, true));
     grants.extend(writable_paths(ops).map(|path| rule(path, LandlockGrant::ReadWrite, false)));
     finish(policy, host, grants, own_network)
 }
