@@ -1,13 +1,11 @@
 //! Every day's work in workspace-write with the network off: as root, as root in somebody else's workspace, as a user, as
 //! a user with supplementary groups. After each command the disk is looked at, and the result must tell of no refusal.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 #[path = "everyday/worker.rs"]
 mod worker;
 
-#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod user;
