@@ -6,8 +6,8 @@
 #[path = "everyday/worker.rs"]
 mod worker;
 
-#[allow(dead_code, reason = "each test uses its part")]
 #[path = "support/user.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
 mod user;
 
 #[path = "everyday/build.rs"]

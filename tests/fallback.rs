@@ -1,6 +1,8 @@
 //! Hosts that lack something, each built here and worked on: what the result names as a gap is exactly what is missing,
 //! what it does not name is still kept, and where nothing can be kept nothing runs.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
 #[path = "fallback/hosts.rs"]
 mod hosts;
 #[path = "fallback/odd.rs"]

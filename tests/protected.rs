@@ -2,6 +2,8 @@
 //! the disk. And after any end of a run, a kill of everything included, the workspace holds what the command did to it and
 //! nothing else.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
+
 #[path = "support/cli.rs"]
 #[allow(dead_code, reason = "each test file uses its own part")]
 mod cli;
@@ -127,11 +129,18 @@ fn hooks_and_configuration_in_every_shape() {
         script.push_str("echo done >control");
         let result = confined(&prompt, &[], &script);
         assert_eq!(result["sandbox"]["enforcement"], "full");
-        for (path, before) in before {
-            assert_eq!(look(&prompt.work().join(path)), before, "{path} as {}", prompt.user.name());
+        for (path, before) in &before {
+            assert_eq!(look(&prompt.work().join(path)), *before, "{path} as {}", prompt.user.name());
         }
         assert_eq!(tree(&prompt.root().join("main")), outside, "{}", prompt.user.name());
         assert!(prompt.work().join("control").exists(), "the control");
+        // The other control: without confinement the script gets at every one of them.
+        let (status, _, stderr) = outcome(prompt.command("bash").args(["-c", &script]));
+        assert_eq!(status, 0, "{stderr}");
+        for (path, before) in &before {
+            let at = prompt.work().join(path);
+            assert!(at.symlink_metadata().is_err() || look(&at) != *before, "{path} as {}", prompt.user.name());
+        }
     }
 }
 

@@ -172,7 +172,8 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
             | DenialKind::FsMetadata,
         ) => {
             let ends = std::iter::once(path).chain(&joined.other_end);
-            let mut write: Vec<PathBuf> = ends.map(|path| writable_target(path, refused)).collect::<Option<_>>()?;
+            let mut write: Vec<PathBuf> =
+                ends.map(|path| writable_target(path, refused, views.effective)).collect::<Option<_>>()?;
             write.dedup();
             Some(Grant { write, ..Grant::default() })
         }
@@ -193,11 +194,18 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
 /// What has to be writable. A name is made, taken away or moved in its directory, and nothing smaller can be opened for
 /// that: a file that is not there cannot be mounted or named in a rule, and one that is mounted cannot be removed.
 /// `None` for a name in the root directory.
-fn writable_target(path: &Path, refused: &Observation) -> Option<PathBuf> {
+fn writable_target(path: &Path, refused: &Observation, policy: &EffectivePolicy) -> Option<PathBuf> {
     match refused.kind {
-        DenialKind::FsCreate | DenialKind::FsRemove | DenialKind::FsRename => {
+        DenialKind::FsCreate | DenialKind::FsRemove | DenialKind::FsRename if !refused_itself(path, policy) => {
             path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_path_buf)
         }
         _ => Some(path.to_path_buf()),
     }
+}
+
+/// A rule about just this name refuses it in a directory that can be written (`.git/config`): lifting that rule is enough,
+/// and one about the directory would not lift it.
+fn refused_itself(path: &Path, policy: &EffectivePolicy) -> bool {
+    let parent_writable = path.parent().is_some_and(|parent| policy.decide(parent).writable);
+    parent_writable && policy.decide(path).rule.is_some_and(|rule| rule.path == path)
 }
