@@ -173,7 +173,7 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
         ) => {
             let ends = std::iter::once(path).chain(&joined.other_end);
             let mut write: Vec<PathBuf> =
-                ends.map(|path| writable_target(path, refused, views.effective)).collect::<Option<_>>()?;
+                ends.map(|path| writable_target(path, joined, views.effective)).collect::<Option<_>>()?;
             write.dedup();
             Some(Grant { write, ..Grant::default() })
         }
@@ -191,11 +191,16 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
     }
 }
 
-/// What has to be writable. A name is made, taken away or moved in its directory, and nothing smaller can be opened for
-/// that: a file that is not there cannot be mounted or named in a rule, and one that is mounted cannot be removed.
-/// `None` for a name in the root directory.
-fn writable_target(path: &Path, refused: &Observation, policy: &EffectivePolicy) -> Option<PathBuf> {
+/// What has to be writable. A name is taken away, moved, or made as anything but a file in its directory, and nothing
+/// smaller can be opened for that: one that is mounted cannot be removed. A file that a program opens to create it is
+/// named itself: the executor makes it for the call that may write it, unless the name is a random one, which will be
+/// another next time. `None` for a name in the root directory.
+fn writable_target(path: &Path, joined: &Joined, policy: &EffectivePolicy) -> Option<PathBuf> {
+    let refused = &joined.best;
+    let opened =
+        !joined.temporary && refused.syscall.as_deref().is_none_or(|call| call.starts_with("open") || call == "creat");
     match refused.kind {
+        DenialKind::FsCreate if opened => Some(path.to_path_buf()),
         DenialKind::FsCreate | DenialKind::FsRemove | DenialKind::FsRename if !refused_itself(path, policy) => {
             path.parent().filter(|parent| *parent != Path::new("/")).map(Path::to_path_buf)
         }

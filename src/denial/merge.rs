@@ -20,6 +20,8 @@ pub(super) struct Joined {
     pub(super) shown: bool,
     /// Every message about it calls itself a warning.
     pub(super) only_warned: bool,
+    /// The name is a random temporary one beside the real target.
+    pub(super) temporary: bool,
     /// The other end of a move, where the policy refuses that too.
     pub(super) other_end: Option<PathBuf>,
 }
@@ -27,7 +29,7 @@ pub(super) struct Joined {
 impl Joined {
     pub(super) fn new(best: Observation) -> Self {
         let witnesses = vec![best.witness];
-        Self { best, witnesses, shown: false, only_warned: true, other_end: None }
+        Self { best, witnesses, shown: false, only_warned: true, temporary: false, other_end: None }
     }
 
     pub(super) fn add_witness(&mut self, witness: Witness) {
@@ -39,6 +41,7 @@ impl Joined {
     pub(super) fn note_message(&mut self, mention: &Mention) {
         self.shown = true;
         self.only_warned &= mention.warning;
+        self.temporary |= mention.temporary;
         self.add_witness(Witness::Stderr);
         if mention.verb == Verb::Truncate && self.best.kind == DenialKind::FsWrite {
             // The file was opened for writing in order to shorten it.

@@ -17,6 +17,7 @@ use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
+use super::placeholders::Placeholders;
 use super::report::{RunContext, RunFacts, Views};
 use super::sessions;
 use crate::environment::Variables;
@@ -65,6 +66,8 @@ impl SandboxedExecutor {
     ) -> Result<(SandboxChild, RunContext), ExecError> {
         check_workdir(&spec.workdir)?;
         let call = spec.policy.clone().unwrap_or_else(|| self.config.policy.standing());
+        let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
+        let mut placeholders = Placeholders::make(approved);
         let policy = Arc::new(self.config.policy.effective(&call)?);
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
@@ -72,6 +75,7 @@ impl SandboxedExecutor {
             let mut context = self.plan(&policy, &support, &call, spec)?;
             match self.attempt(&mut context, stdio, spec, terminal).await? {
                 Ok(child) => {
+                    context.placeholders = std::mem::take(&mut placeholders);
                     self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
                     return Ok((child, context));
                 }
@@ -137,6 +141,7 @@ impl SandboxedExecutor {
             untraced,
             views,
             facts: started,
+            placeholders: Placeholders::default(),
             _tmp: tmp,
         })
     }

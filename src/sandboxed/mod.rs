@@ -11,6 +11,7 @@ mod host_state;
 mod launch;
 mod layered;
 mod outlet;
+mod placeholders;
 mod pty;
 mod report;
 mod sessions;

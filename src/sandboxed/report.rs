@@ -10,6 +10,7 @@ use nix::sys::signal::Signal;
 use super::PolicySource;
 use super::aftermath::Aftermath;
 use super::outlet::Outlet;
+use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
@@ -35,6 +36,8 @@ pub(super) struct RunContext {
     pub(super) facts: RunFacts,
     /// Keeps the session's `/tmp` for as long as the command runs.
     pub(super) _tmp: Option<Arc<SessionTmp>>,
+    /// Approved files that were made for it.
+    pub(super) placeholders: Placeholders,
 }
 
 /// Where the policies of wider modes come from.
