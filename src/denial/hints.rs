@@ -26,8 +26,29 @@ pub(super) fn ran_before_the_end(command: &str, comm: &str) -> bool {
         statement.split(|c: char| c.is_whitespace() || "|&(){}/'\"`$".contains(c)).any(|word| word == comm)
     };
     let ends_early = command.contains("set -e") || command.contains("set -o errexit");
-    let mut statements = command.trim_end_matches([';', '\n', ' ']).rsplit([';', '\n']);
-    !ends_early && statements.next().is_some_and(|last| !names(&last)) && statements.any(|earlier| names(&earlier))
+    let statements = statements(command);
+    let Some((last, earlier)) = statements.split_last() else { return false };
+    !ends_early && !names(last) && earlier.iter().any(|earlier| names(earlier))
+}
+
+/// The command cut at the semicolons and line ends that stand outside quotation marks.
+fn statements(command: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut start, mut quote) = (0, None);
+    for (at, c) in command.char_indices() {
+        match (quote, c) {
+            (None, '\'' | '"') => quote = Some(c),
+            (Some(open), _) if open == c => quote = None,
+            (None, ';' | '\n') => {
+                parts.push(&command[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&command[start..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
 }
 
 /// `unshare -U`, `-r`, `-Urm`, `--user`, `--map-root-user`.

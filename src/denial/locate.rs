@@ -149,6 +149,7 @@ impl<'a> Locator<'a> {
             _ if bits => Some(Remedy::Unconfined),
             _ if !ours => None,
             FileBackend::Landlock if by_path && !super::hints::sets_id(self.evidence.command) => Some(Remedy::NoGrant),
+            FileBackend::Mounts { .. } if by_path => None,
             // Attributes and owners ask for capabilities of their own.
             FileBackend::Mounts { .. } if matches!(program, "chattr" | "setfattr" | "setfacl" | "chown" | "chgrp") => {
                 None

@@ -144,7 +144,8 @@ fn is_the_same(known: &Observation, new: &Observation) -> bool {
 /// interpreter that does both was told to.
 fn cleared_away(known: &Observation, new: &Observation) -> bool {
     let comm = known.process.as_ref().map_or("", |process| process.comm.as_str());
-    let pair = |a: DenialKind, b: DenialKind| changes_content(a) && b == DenialKind::FsRemove;
+    let pair =
+        |a: DenialKind, b: DenialKind| (changes_content(a) || a == DenialKind::FsRename) && b == DenialKind::FsRemove;
     (pair(known.kind, new.kind) || pair(new.kind, known.kind)) && !super::hints::is_interpreter(comm)
 }
 

@@ -139,6 +139,10 @@ pub(crate) fn remove(watch: &Watch, found: &Located, directory: bool) -> Option<
     }
     let path = place.path();
     let errno = leaving(watch, place, &path)?;
+    // A directory that holds something is not removed, pinned or not.
+    if directory && errno == Errno::EBUSY && holds_something(&target.fd) {
+        return None;
+    }
     Some(Refusal::new(DenialKind::FsRemove, path, errno))
 }
 
@@ -186,6 +190,11 @@ pub(crate) fn metadata(watch: &Watch, found: &Located) -> Option<Refusal> {
     let (existing, path) = existing(found)?;
     let errno = refused(watch, &path, &existing.fd)?;
     (errno == Errno::EROFS).then(|| Refusal::new(DenialKind::FsMetadata, path, errno))
+}
+
+fn holds_something(directory: &OwnedFd) -> bool {
+    let here = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(directory));
+    std::fs::read_dir(here).is_ok_and(|mut entries| entries.next().is_some())
 }
 
 fn existing(found: &Located) -> Option<(&Existing, PathBuf)> {
