@@ -26,7 +26,8 @@ def own(directory):
     """Everything a command may do with itself."""
     serve_and_connect(socket.AF_INET, ("127.0.0.1", 0))
     serve_and_connect(socket.AF_INET6, ("::1", 0))
-    assert socket.create_connection(socket.create_server(("localhost", 0)).getsockname())
+    server = socket.create_server(("localhost", 0))
+    socket.create_connection(("localhost", server.getsockname()[1])).close()
     for path in [directory + "/own.sock", "/tmp/own.sock", "\0own"]:
         serve_and_connect(socket.AF_UNIX, path)
         if path[0] != "\0":
