@@ -71,3 +71,29 @@ impl Outlet {
         (seen.collect(), refusals.not_kept)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn direct(allow: &[&str]) -> String {
+        let outlet = Outlet {
+            rules: Arc::new(RuleSet::new(allow, &[]).unwrap()),
+            token: Token::random().unwrap(),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            proxy: None,
+        };
+        let environment = outlet.environment();
+        let lists = ["NO_PROXY", "no_proxy", "npm_config_noproxy"].map(|name| &environment[std::ffi::OsStr::new(name)]);
+        assert!(lists.iter().all(|list| *list == lists[0]), "{lists:?}");
+        lists[0].to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn only_a_rule_that_names_a_loopback_host_leads_it_through_the_proxy() {
+        assert_eq!(direct(&[]), "localhost,127.0.0.1,::1,[::1]");
+        assert_eq!(direct(&["0.0.0.0/0", "example.com", "127.0.0.2"]), "localhost,127.0.0.1,::1,[::1]");
+        assert_eq!(direct(&["127.0.0.1:5432"]), "localhost,::1,[::1]");
+        assert_eq!(direct(&["[::1]:5432", "localhost"]), "127.0.0.1");
+    }
+}

@@ -34,8 +34,10 @@ fn call(work: &Path, command: &str, network: &[&str]) -> ExecRequest {
     request
 }
 
-/// The first line of output and the hosts and ports of the facts.
-fn told(result: &RunResult) -> (&str, Vec<(DenialKind, String, Option<u16>)>) {
+type Fact = (DenialKind, String, Option<u16>);
+
+/// The output and the hosts and ports of the facts.
+fn told(result: &RunResult) -> (&str, Vec<Fact>) {
     let denials = &result.sandbox.as_ref().unwrap().denials;
     let facts = denials.iter().map(|denial| (denial.kind, denial.host.clone().unwrap_or_default(), denial.port));
     (result.stdout.text.trim(), facts.collect())

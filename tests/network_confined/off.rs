@@ -4,7 +4,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 
-use crate::scene::{Scene, Server, has};
+use crate::scene::{Scene, Seen, Server, has};
 
 const OFF: &[&str] = &["--network", "off"];
 
@@ -31,6 +31,32 @@ fn outside_fails_at_once_with_one_fact() {
             scene.run(OFF, clone).refused("net.resolve", "name.invalid", None);
         }
     }
+}
+
+/// A program whose message does not repeat the name it looked up.
+#[test]
+fn a_look_up_fails_at_once_with_one_fact() {
+    for scene in Scene::all() {
+        let seen = look_up(&scene);
+        assert!(seen.took.as_secs() < 5, "{:#}", seen.result);
+        let [denial] = seen.denials() else { panic!("one fact is wanted: {:#}", seen.result) };
+        assert_eq!(denial["kind"], "net.resolve", "{:#}", seen.result);
+    }
+}
+
+#[test]
+#[ignore = "not mended yet: the fact names the name server, for glibc gives up at connect, before it asks its question"]
+fn a_look_up_is_named() {
+    for scene in Scene::all() {
+        let denial = look_up(&scene).refused("net.resolve", "name.invalid", None).clone();
+        assert_eq!(denial["blocking"], true);
+    }
+}
+
+fn look_up(scene: &Scene) -> Seen {
+    let seen = scene.run(OFF, "python3 -c 'import socket; socket.create_connection((\"name.invalid\", 443))'");
+    assert!(seen.result["stderr"]["text"].as_str().unwrap().contains("gaierror"), "{:#}", seen.result);
+    seen
 }
 
 #[test]
