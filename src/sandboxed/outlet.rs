@@ -8,7 +8,7 @@ use crate::denial::Observation;
 use crate::environment::Variables;
 use crate::executor::ExecError;
 use crate::network::proxy::{Proxy, ProxyHandle, SystemResolver, Token, environment_for};
-use crate::network::rules::RuleSet;
+use crate::network::rules::{Host, RuleSet};
 use crate::policy::{EffectivePolicy, NetworkMode};
 
 /// An outlet before and after its socket has come out of the sandbox.
@@ -33,10 +33,23 @@ impl Outlet {
         Ok(Some(Self { rules: Arc::new(rules), token, address, proxy: None }))
     }
 
-    /// What leads clients to it.
+    /// What leads clients to it. A loopback host that a rule names means the host's, not the sandbox's own: it goes
+    /// through the proxy, or the entry that let it through would change nothing.
     pub(super) fn environment(&self) -> Variables {
-        let variables = environment_for(self.address, &self.token);
+        let mut variables = environment_for(self.address, &self.token);
+        for name in ["NO_PROXY", "no_proxy", "npm_config_noproxy"] {
+            if let Some(direct) = variables.get_mut(name) {
+                let kept: Vec<&str> = direct.split(',').filter(|host| !self.names(host)).collect();
+                *direct = kept.join(",");
+            }
+        }
         variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    /// Whether a rule lets this host through on some port.
+    fn names(&self, host: &str) -> bool {
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        Host::parse(bare).is_ok_and(|host| self.rules.allows_some_port(&host))
     }
 
     /// Serves the socket that was opened inside.
@@ -56,5 +69,31 @@ impl Outlet {
         let refusals = proxy.refusals();
         let seen = refusals.entries.iter().zip(0..).map(|(refusal, seq)| refusal.observation(seq));
         (seen.collect(), refusals.not_kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn direct(allow: &[&str]) -> String {
+        let outlet = Outlet {
+            rules: Arc::new(RuleSet::new(allow, &[]).unwrap()),
+            token: Token::random().unwrap(),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            proxy: None,
+        };
+        let environment = outlet.environment();
+        let lists = ["NO_PROXY", "no_proxy", "npm_config_noproxy"].map(|name| &environment[std::ffi::OsStr::new(name)]);
+        assert!(lists.iter().all(|list| *list == lists[0]), "{lists:?}");
+        lists[0].to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn only_a_rule_that_names_a_loopback_host_leads_it_through_the_proxy() {
+        assert_eq!(direct(&[]), "localhost,127.0.0.1,::1,[::1]");
+        assert_eq!(direct(&["0.0.0.0/0", "example.com", "127.0.0.2"]), "localhost,127.0.0.1,::1,[::1]");
+        assert_eq!(direct(&["127.0.0.1:5432"]), "localhost,::1,[::1]");
+        assert_eq!(direct(&["[::1]:5432", "localhost"]), "127.0.0.1");
     }
 }
