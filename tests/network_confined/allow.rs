@@ -27,7 +27,7 @@ fn curl() {
     if !has("curl") {
         return;
     }
-    for way in ["", "-p", "--proxy-anyauth"] {
+    for way in ["", "-p", "--proxy-anyauth", "-x ${ALL_PROXY/http:/socks5h:}"] {
         let server = Server::start();
         allowed_and_refused(
             &server,
