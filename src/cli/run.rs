@@ -1,6 +1,7 @@
 //! `stockade run`.
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest, SandboxMo
 use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
 
 use super::args::{PolicyArgs, Require, RunArgs};
-use super::attach::{attachment, unless_terminal};
+use super::attach::{attachment, copy_of, outputs, relay_standard_input};
 use super::exit::{CANNOT_RUN, Failure};
 use super::record;
 use super::relay::{End, session};
@@ -43,6 +44,9 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let policy = layered_policy(&args.policy)?;
     let executor = executor(&args.policy, &policy, args.json)?;
     let spec = spec(&executor, &args)?;
+    if policy.standing().mode.confines() {
+        relay_standard_input()?;
+    }
     let recorded = record::begin(&args.policy, &policy, &spec)?;
     let (result, status) = if args.json {
         let result = executor.run(spec).await.map_err(Failure::from);
@@ -90,20 +94,31 @@ async fn on_terminal(
     spec: ExecSpec,
     timeout_ms: Option<u64>,
 ) -> Result<(RunResult, End), Failure> {
-    let stdio =
-        [unless_terminal(std::io::stdin())?, unless_terminal(std::io::stdout())?, unless_terminal(std::io::stderr())?];
-    let (mut result, how) = session(executor, spec, stdio, timeout_ms).await?;
+    let (outputs, forwarders) = outputs()?;
+    let keep = |terminal: bool, fd: &dyn AsFd| if terminal { Ok(None) } else { copy_of(fd).map(Some) };
+    let stdin = keep(std::io::stdin().is_terminal(), &std::io::stdin())?;
+    let stdout = match outputs.stdout {
+        None => keep(std::io::stdout().is_terminal(), &std::io::stdout())?,
+        piped => piped,
+    };
+    let stderr = match outputs.stderr {
+        None => keep(std::io::stderr().is_terminal(), &std::io::stderr())?,
+        piped => piped,
+    };
+    let stdio = [stdin, stdout, stderr];
+    drop(outputs.stderr_copy);
+    let done = session(executor, spec, stdio, timeout_ms).await;
+    forwarders.finish();
+    let (mut result, how) = done?;
     result.timed_out = matches!(how, End::Timeout);
     Ok((result, how))
 }
 
 async fn on_descriptors(executor: &SandboxedExecutor, spec: ExecSpec) -> Result<RunResult, Failure> {
     let saved = Saved::take();
-    let (attachment, forwarder) = attachment()?;
+    let (attachment, forwarders) = attachment()?;
     let result = executor.run_attached(spec, attachment).await;
-    if let Some(forwarder) = forwarder {
-        forwarder.finish();
-    }
+    forwarders.finish();
     saved.restore();
     Ok(result?)
 }

@@ -8,10 +8,11 @@ use std::path::Path;
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use nix::sys::stat::{SFlag, stat};
+use nix::sys::stat::{Mode, SFlag, fstat, major, minor, stat};
 use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
 
 use seccompiler::sock_filter;
@@ -56,7 +57,7 @@ fn confine_and_execute(
     if let Some(filter) = &plan.trace {
         step(fault, Stage::Trace, || trace(filter, socket))?;
     }
-    step(fault, Stage::Stdio, || take_stdio(stdio))?;
+    step(fault, Stage::Stdio, || take_stdio(stdio, plan.mounts.is_some()))?;
     step(fault, Stage::Workdir, || enter_workdir(&call.workdir))?;
     step(fault, Stage::Exec, || execute(call))
 }
@@ -181,11 +182,29 @@ fn halves(token: u64) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-fn take_stdio([stdin, stdout, stderr]: &[OwnedFd; 3]) -> Result<(), StepError> {
-    dup2_stdin(stdin)?;
-    dup2_stdout(stdout)?;
-    dup2_stderr(stderr)?;
+fn take_stdio(stdio: &[OwnedFd; 3], private_dev: bool) -> Result<(), StepError> {
+    let own = stdio.each_ref().map(|fd| if private_dev { own_device(fd) } else { Ok(None) });
+    let [stdin, stdout, stderr] = own;
+    dup2_stdin(stdin?.as_ref().unwrap_or(&stdio[0]))?;
+    dup2_stdout(stdout?.as_ref().unwrap_or(&stdio[1]))?;
+    dup2_stderr(stderr?.as_ref().unwrap_or(&stdio[2]))?;
     Ok(())
+}
+
+/// The sandbox's own node of a memory device: through the host's, uid 0 could change the host's mode and owner of it.
+fn own_device(fd: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let stat = fstat(fd)?;
+    let is_device = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR;
+    let name = match (is_device, major(stat.st_rdev), minor(stat.st_rdev)) {
+        (true, 1, 3) => "/dev/null",
+        (true, 1, 5) => "/dev/zero",
+        (true, 1, 7) => "/dev/full",
+        (true, 1, 8) => "/dev/random",
+        (true, 1, 9) => "/dev/urandom",
+        _ => return Ok(None),
+    };
+    let access = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE;
+    open(name, access | OFlag::O_CLOEXEC, Mode::empty()).map(Some)
 }
 
 fn enter_workdir(workdir: &CStr) -> Result<(), StepError> {

@@ -36,7 +36,7 @@ impl EffectivePolicy {
             .pinned
             .iter()
             .chain(self.watched.iter().map(|name| &name.path))
-            .chain(self.rules.iter().map(|rule| &rule.path))
+            .chain(self.rules.iter().filter(|rule| rule.access != PathAccess::Write).map(|rule| &rule.path))
             .map(PathBuf::as_path)
             .collect();
         let since = since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()).cast_signed();

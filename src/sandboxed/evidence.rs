@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::denial::trace::filter::{FilterOptions, compile};
 use crate::denial::trace::{FileBackend, NetBackend, SignalBackend, Watch};
 use crate::plan::{Backend, Instruction, Planned};
-use crate::policy::{EffectivePolicy, SandboxMode, SyscallRule};
+use crate::policy::{EffectivePolicy, PathAccess, PathRule, SandboxMode, SyscallRule};
 
 /// The filter that sends calls to the supervisor.
 ///
@@ -47,7 +47,7 @@ pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
         (false, false) => SignalBackend::None,
     };
     Watch {
-        policy: Arc::clone(policy),
+        policy: held(policy, plan.backend),
         rules: planned.reported_calls.clone().into(),
         also_writable: also_writable(planned),
         files,
@@ -56,6 +56,22 @@ pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
         signals,
         started: Instant::now(),
     }
+}
+
+/// The policy as far as it is enforced: no mount can hold a refused name that is not there, so creating it succeeds and is
+/// told after the run. A refusal must not be reported for it.
+fn held(policy: &Arc<EffectivePolicy>, backend: Backend) -> Arc<EffectivePolicy> {
+    let open = |rule: &PathRule| {
+        rule.missing
+            && matches!(rule.access, PathAccess::DenyWrite | PathAccess::DenyRead)
+            && backend == Backend::Namespaces
+    };
+    if !policy.rules.iter().any(open) {
+        return Arc::clone(policy);
+    }
+    let mut held = EffectivePolicy::clone(policy);
+    held.rules.retain(|rule| !open(rule));
+    Arc::new(held)
 }
 
 /// Places of the sandbox's own that no rule of the policy names.

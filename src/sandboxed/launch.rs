@@ -66,6 +66,9 @@ impl SandboxedExecutor {
     ) -> Result<(SandboxChild, RunContext), ExecError> {
         check_workdir(&spec.workdir)?;
         let call = spec.policy.clone().unwrap_or_else(|| self.config.policy.standing());
+        if call.mode.confines() {
+            super::stdio::check(stdio)?;
+        }
         let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
         let mut placeholders = Placeholders::make(approved);
         let policy = Arc::new(self.config.policy.effective(&call)?);

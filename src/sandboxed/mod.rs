@@ -15,6 +15,7 @@ mod placeholders;
 mod pty;
 mod report;
 mod sessions;
+mod stdio;
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ fn trace_and_message_are_one_denial() {
     assert_eq!(denial.process.as_ref().unwrap().pid, Some(3));
     assert_eq!(denial.errno.as_deref(), Some("EROFS"));
     assert!(denial.blocking);
-    assert_eq!(denial.grant.as_ref().unwrap().write, [Path::new(PROJECT)]);
+    assert_eq!(denial.grant.as_ref().unwrap().write, [Path::new(PROJECT).join("new")]);
 }
 
 #[test]
