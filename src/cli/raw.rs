@@ -13,7 +13,21 @@ pub(crate) struct Raw<T: AsFd = io::Stdin> {
     before: Option<Termios>,
 }
 
+/// Whether the terminal on standard input is ours to read and set: whoever does so from the background is stopped.
+pub(crate) fn is_ours() -> bool {
+    match nix::unistd::tcgetpgrp(io::stdin()) {
+        Ok(foreground) => foreground == nix::unistd::getpgrp(),
+        // No terminal, or not the controlling one, which nobody guards.
+        Err(_) => true,
+    }
+}
+
 impl Raw {
+    /// Nothing to make raw and nothing to put back.
+    pub(crate) fn none() -> Self {
+        Self { terminal: io::stdin(), before: None }
+    }
+
     /// Makes the terminal on standard input raw; does nothing when it is none.
     pub(crate) fn enter() -> Self {
         Self::of(io::stdin())

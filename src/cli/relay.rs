@@ -42,10 +42,10 @@ pub(crate) async fn session(
     timeout_ms: Option<u64>,
 ) -> Result<(RunResult, End), Failure> {
     let mut signals = Signals::new()?;
-    let types = stdio[0].is_none();
+    let types = stdio[0].is_none() && raw::is_ours();
     let pty = Arc::new(executor.start_pty_beside(spec, raw::size().unwrap_or_default(), stdio).await?);
     // From here on the terminal is raw; the guard gives it back however this function is left.
-    let mut terminal = Raw::enter();
+    let mut terminal = if types { Raw::enter() } else { Raw::none() };
     let mut screen = Screen { filter: TerminalFilter::new(), broken: false };
     let typing = if types { Some(tokio::spawn(type_into(Arc::clone(&pty), input()?))) } else { None };
     let limit = timeout_ms.filter(|ms| *ms > 0).map(Duration::from_millis);

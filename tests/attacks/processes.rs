@@ -129,6 +129,7 @@ fn life() -> Vec<Attack> {
     all.extend([
         Attack::new("bomb", Effect::Claim, "fork-bomb 1500").gap(&["limits"]).alone(),
         Attack::new("bomb", Effect::Claim, "memory-bomb 4400")
+            .limit("memory, where a policy sets no limit")
             .gap(&["limits"])
             .alone()
             .nobody("it would take this host's memory"),

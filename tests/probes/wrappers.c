@@ -146,10 +146,20 @@ PROBE(p_pty, "with-pty", 1)
         if (ended && got <= 0)
             break;
         if (!ended && turns > 400) { /* four seconds: output that was stopped stops the command too */
-            dprintf(report, "TERMINAL the command could not go on\n");
-            kill(-child, SIGKILL);
-            wait_for(child);
-            ended = 1;
+            /* One that stopped a terminal of its own can be asked to end, and puts ours back. */
+            kill(-child, SIGTERM);
+            for (int asked = 0; asked < 300 && !ended; asked++, usleep(10000)) {
+                (void)!poll(&ready, 1, 0);
+                if ((ready.revents & POLLIN) && (got = read(master, buffer, sizeof buffer)) > 0)
+                    (void)!write(1, buffer, (size_t)got);
+                ended = waitpid(child, &status, WNOHANG) == child;
+            }
+            if (!ended) {
+                dprintf(report, "TERMINAL the command could not go on\n");
+                kill(-child, SIGKILL);
+                wait_for(child);
+                ended = 1;
+            }
         }
         if (!ended && waitpid(child, &status, WNOHANG | WUNTRACED) == child) {
             ended = 1;
@@ -163,10 +173,11 @@ PROBE(p_pty, "with-pty", 1)
     if (tcgetpgrp(slave) != child)
         dprintf(report, "TERMINAL foreground group changed\n");
     tcsetpgrp(slave, getpgrp());
+    /* A relay of the terminal reads what is typed, as the command itself might; more than was typed is another matter. */
     if (ioctl(slave, FIONREAD, &waiting))
         dprintf(report, "TERMINAL hung up\n");
-    else if (waiting != 1)
-        dprintf(report, "TERMINAL %d bytes of input where 1 was typed\n", waiting);
+    else if (waiting > 1)
+        dprintf(report, "TERMINAL %d bytes of input where one at most was typed\n", waiting);
     int writer = open(name, O_WRONLY | O_NOCTTY | O_NONBLOCK);
     if (writer >= 0 && write(writer, ".", 1) < 0)
         dprintf(report, "TERMINAL output stopped\n");
