@@ -170,15 +170,20 @@ impl Trial<'_> {
                 clear(&path);
                 let path = place.object(self.row, &format!("cell{number}"), self.setting.user);
                 // The executor makes an approved file that is missing; `--write` is for what is there.
-                for missing in grant.write.iter().filter(|path| !path.exists()) {
-                    std::fs::write(missing, "").unwrap();
+                let made: Vec<_> = grant.write.iter().filter(|path| !path.exists()).collect();
+                for missing in &made {
+                    // Old, so that touching it is seen.
+                    let file = std::fs::File::create(missing).unwrap();
+                    file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
                     self.setting.user.own(missing);
                 }
                 let before = state(&path);
+                // `touch` sets the times of a file that is there, which Landlock alone refuses by call in read-only.
+                let only_times = !made.is_empty() && self.setting.landlock && self.mode == SandboxMode::ReadOnly;
                 let args: Vec<String> =
                     grant.write.iter().flat_map(|path| ["--write".to_owned(), path.display().to_string()]).collect();
                 let result = run_with(self.mode, &args);
-                if state(&path) == before {
+                if !only_times && state(&path) == before {
                     wrong.push(format!("the grant {grant:?} does not cure it: {:?}", result.stderr.text));
                 }
             }
