@@ -28,7 +28,7 @@ pub(super) fn ran_before_the_end(command: &str, comm: &str) -> bool {
     let ends_early = command.contains("set -e") || command.contains("set -o errexit");
     let statements = statements(command);
     let Some((last, earlier)) = statements.split_last() else { return false };
-    !ends_early && !names(last) && earlier.iter().any(|earlier| names(earlier))
+    !ends_early && !names(last) && earlier.iter().any(names)
 }
 
 /// The command cut at the semicolons and line ends that stand outside quotation marks.

@@ -26,7 +26,7 @@ struct Place {
 impl Place {
     fn build(user: User) -> Self {
         let dir = scratch();
-        for name in ["work/.git", "out", "home/.ssh", "home/tmp", "foreign"] {
+        for name in ["work/.git", "out", "home/.ssh", "tmp", "foreign"] {
             fs::create_dir_all(dir.path().join(name)).unwrap();
         }
         let git = Command::new("git").args(["init", "-q"]).arg(dir.path().join("work")).status();

@@ -47,7 +47,7 @@ pub(crate) fn shell(
         command.args(["--backend", "landlock"]);
     }
     command.args(args).args(["-c", line]).current_dir(root.join("work"));
-    command.env("HOME", root.join("home")).env("TMPDIR", root.join("home/tmp")).env("LC_ALL", "C.UTF-8");
+    command.env("HOME", root.join("home")).env("TMPDIR", root.join("tmp")).env("LC_ALL", "C.UTF-8");
     command.env_remove("PYTHONDONTWRITEBYTECODE");
     for name in ["AUTHOR", "COMMITTER"] {
         command.env(format!("GIT_{name}_NAME"), "t").env(format!("GIT_{name}_EMAIL"), "t@t");

@@ -22,7 +22,7 @@ impl Scene {
     pub(crate) fn build(user: User) -> Self {
         let dir = scratch();
         let root = dir.path();
-        for directory in ["work/d", "work/empty", "work/repo", "out/dir", "home/.ssh", "home/tmp", "pack/sub"] {
+        for directory in ["work/d", "work/empty", "work/repo", "out/dir", "home/.ssh", "tmp", "pack/sub"] {
             fs::create_dir_all(root.join(directory)).unwrap();
         }
         for (file, text) in FILES {
@@ -55,13 +55,12 @@ impl Scene {
     /// A copy for one command that may change it.
     pub(crate) fn copy(&self) -> tempfile::TempDir {
         let copy = scratch();
-        let status = Command::new("cp")
-            .arg("-a")
-            .arg("--")
-            .arg(format!("{}/.", self.root().display()))
-            .arg(copy.path())
-            .status();
+        let parts = ["work", "out", "home"].map(|name| self.root().join(name));
+        let status = Command::new("cp").arg("-a").arg("--").args(parts).arg(copy.path()).status();
         assert!(status.unwrap().success());
+        // Where stockade itself keeps its files, which come and go while others copy.
+        fs::create_dir(copy.path().join("tmp")).unwrap();
+        fs::set_permissions(copy.path().join("tmp"), fs::Permissions::from_mode(0o1777)).unwrap();
         copy
     }
 }
@@ -106,7 +105,7 @@ pub(crate) fn fingerprint(root: &Path) -> Vec<(PathBuf, u32, u32, u64, i64, i64)
     let mut open = vec![root.to_path_buf()];
     while let Some(path) = open.pop() {
         let meta = fs::symlink_metadata(&path).unwrap();
-        if path.ends_with("home/tmp") {
+        if path == root.join("tmp") {
             continue;
         }
         if meta.is_dir() {
