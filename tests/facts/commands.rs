@@ -87,7 +87,7 @@ fn cases() -> Vec<Case> {
 
 /// Without the trace a third of the table is tried; all of it when `STOCKADE_TEST_ALL_FACTS` is set.
 fn in_the_sample(number: usize) -> bool {
-    number % 3 == 0 || std::env::var_os("STOCKADE_TEST_ALL_FACTS").is_some()
+    number.is_multiple_of(3) || std::env::var_os("STOCKADE_TEST_ALL_FACTS").is_some()
 }
 
 /// Runs every case that means something in a setting, a few at a time.
