@@ -152,7 +152,6 @@ fn the_token_of_another_sandbox() {
 
 /// A socket of the host's network on standard input could be aimed anew from inside.
 #[test]
-#[ignore = "an escape that is not mended yet: src/sandboxed/launch.rs takes any socket as standard input"]
 fn a_socket_passed_in() {
     attempts(|scene, server, options| {
         let port = server.port().to_string();
