@@ -85,7 +85,8 @@ fn the_callers_terminal_is_as_it_was_however_the_shell_ends() {
         // A job that a hang-up does not end must go as well.
         shell.run("(trap '' HUP TERM; sleep 1000) & echo started", "\nstarted");
         shell.signal(signal);
-        assert_eq!(shell.end(), Some(status), "{signal}");
+        let ended = shell.end();
+        assert_eq!(ended, Some(status), "{signal}: {}", shell.seen());
         assert!(!shell.is_raw() && shell.settings_are_back(), "{signal}");
     }
     let mut shell = Session::start(&dir, 0, &["--timeout-ms", "700"]);
