@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::environment::{EnvironmentPolicy, Variables};
 use crate::executor::defaults::{Defaults, check_workdir};
 use crate::executor::engine::{Engine, Launched, Settings};
-use crate::executor::program::{SHELL_NAME, find_program, find_shell, shell_arguments};
+use crate::executor::program::{SHELL_NAME, find_program, shell_arguments, shell_of};
 use crate::executor::{
     BashExecutor, BashProcess, BoxFuture, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin,
 };
@@ -98,7 +98,7 @@ impl LocalExecutor {
             Some(inherited) => config.environment.base(inherited)?,
             None => config.environment.base(std::env::vars_os())?,
         };
-        let shell = find_shell(config.shell.as_deref(), variable(&environment, "PATH"));
+        let shell = shell_of(config.shell.as_deref(), variable(&environment, "PATH"));
         // An absolute base makes every resolved workdir absolute.
         let workdir = std::path::absolute(config.workdir.unwrap_or_else(|| PathBuf::from(".")))
             .map_err(|source| ExecError::io("finding the current directory", source))?;
@@ -110,10 +110,7 @@ impl LocalExecutor {
                 stdout_bytes: config.stdout_bytes,
             },
             environment,
-            shell: shell.map_err(|error| match error {
-                ExecError::NoShell { searched } => searched,
-                other => other.to_string(),
-            }),
+            shell,
             engine: Engine::new(Settings {
                 grace: config.grace,
                 drain: config.drain,

@@ -40,6 +40,15 @@ pub(crate) fn find_shell(configured: Option<&Path>, path: Option<&OsStr>) -> Res
     found.ok_or_else(|| ExecError::NoShell { searched: searched.to_string_lossy().into_owned() })
 }
 
+/// As [`find_shell`] for an executor that reports a missing shell only to the runs that need one: the error is where it
+/// was looked for, to be put into [`ExecError::NoShell`].
+pub(crate) fn shell_of(configured: Option<&Path>, path: Option<&OsStr>) -> Result<PathBuf, String> {
+    find_shell(configured, path).map_err(|error| match error {
+        ExecError::NoShell { searched } => searched,
+        other => other.to_string(),
+    })
+}
+
 /// Finds a program as `execvp` would: a name with a slash from `workdir`, any other on `path`.
 pub(crate) fn find_program(program: &OsStr, path: Option<&OsStr>, workdir: &Path) -> Result<PathBuf, ExecError> {
     let name = || program.to_string_lossy().into_owned();

@@ -27,7 +27,7 @@ pub use pty::{PtyProcess, TerminalSize};
 use crate::environment::Variables;
 use crate::executor::defaults::Defaults;
 use crate::executor::engine::{Engine, Outcome, Settings};
-use crate::executor::program::find_shell;
+use crate::executor::program::shell_of;
 use crate::executor::{BashExecutor, BashProcess, BoxFuture, ExecError, ExecRequest, ExecSpec, RunResult};
 use crate::host::HostSupport;
 use crate::policy::SandboxMode;
@@ -65,10 +65,7 @@ impl SandboxedExecutor {
             None => config.environment.base(std::env::vars_os())?,
         };
         let path = environment.get(std::ffi::OsStr::new("PATH")).map(std::ffi::OsString::as_os_str);
-        let shell = find_shell(config.shell.as_deref(), path).map_err(|error| match error {
-            ExecError::NoShell { searched } => searched,
-            other => other.to_string(),
-        });
+        let shell = shell_of(config.shell.as_deref(), path);
         let workdir = config.workdir.clone().unwrap_or_else(|| config.policy.standing().workspace);
         let workdir = std::path::absolute(workdir).map_err(|e| ExecError::io("finding the current directory", e))?;
         let engine = Engine::new(Settings {
@@ -92,7 +89,6 @@ impl SandboxedExecutor {
             engine,
             host: HostState::detect(config.launcher.clone())?,
             sessions: Sessions::new(config.state_root.clone()),
-
             config,
         })
     }
