@@ -119,6 +119,7 @@ fn make(
         world: &MadeUp,
         backend,
         require_full: full,
+        cgroup: false,
         trace: false,
         proxy_port: 28_129,
         session_tmp: None,

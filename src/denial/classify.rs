@@ -30,6 +30,9 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
         accesses.add(observation.clone());
     }
     read_text(evidence, &locator, &mut accesses);
+    for hit in super::limits::read(evidence, views) {
+        accesses.add(hit).shown = true;
+    }
     note_named_lines(evidence, &mut accesses);
     super::proxied::note_answers(evidence, &mut accesses);
     accesses.name_sockets(only_peer_in(evidence.command));
@@ -45,7 +48,8 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
 fn nothing_to_say(evidence: &RunEvidence<'_>) -> bool {
     let quiet = |text: &[u8]| text.trim_ascii().is_empty();
     let succeeded = evidence.exit_code == Some(0) && !super::hints::merges_streams(evidence.command);
-    evidence.observations.is_empty() && quiet(evidence.stderr) && (succeeded || quiet(evidence.stdout))
+    let stopped = super::limits::was_stopped(evidence);
+    !stopped && evidence.observations.is_empty() && quiet(evidence.stderr) && (succeeded || quiet(evidence.stdout))
 }
 
 /// The one peer that the command line names.

@@ -5,8 +5,10 @@
 //! itself: when a step of building is refused before the command starts, [`HostSupport::without`] says what the host
 //! lacks, and the planner is asked again. So a first call costs no trial sandbox, and what a result reports was seen.
 
+mod cgroup;
 mod sockets;
 mod support;
 
+pub use cgroup::{CgroupError, Leaf, LeafHits, leaf_place};
 pub use sockets::socket_names;
 pub use support::{HostError, HostSupport, NamespaceRoute};

@@ -1,7 +1,7 @@
 //! The host's side: starting a launcher, asking it for sandboxes, hearing from each.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -165,16 +165,21 @@ impl LauncherClient {
         Self { socket: Mutex::new(connection), process: Mutex::new(process), released: AtomicBool::new(false) }
     }
 
-    /// Asks for one run. The descriptors are the command's standard input, output and error; the returned channel hears
-    /// how it goes.
+    /// Asks for one run. The descriptors are the command's standard input, output and error; `cgroup` is the entrance of
+    /// its control group, when the plan has it enter one. The returned channel hears how it goes.
     pub(crate) fn spawn(
         &self,
         plan: &SandboxPlan,
         call: Call,
         stdio: [&OwnedFd; 3],
+        cgroup: Option<BorrowedFd<'_>>,
     ) -> Result<RunChannel, LauncherError> {
         let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
             .map_err(|errno| LauncherError::Socket(errno.into()))?;
+        if let Some(entrance) = cgroup {
+            wire::send(&ours, &Control::Cgroup, &[entrance.as_raw_fd()])
+                .map_err(|error| LauncherError::Unreachable(error.to_string()))?;
+        }
         let channel = RunChannel::new(ours)?;
         let fds = [theirs.as_raw_fd(), stdio[0].as_raw_fd(), stdio[1].as_raw_fd(), stdio[2].as_raw_fd()];
         let mut connection = self.connection();

@@ -18,7 +18,7 @@ use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, 
 use seccompiler::sock_filter;
 
 use super::init::Inherited;
-use super::protocol::{Call, Event};
+use super::protocol::{Call, Control, Event};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage, domain, wire};
 use crate::kernel;
@@ -44,7 +44,7 @@ fn confine_and_execute(
     let fault = plan.fault;
     step(fault, Stage::Session, || own_session(terminal_among(call, stdio)))?;
     step(fault, Stage::Keyring, || fresh_keyring(inherited))?;
-    step(fault, Stage::Rlimits, || limit_resources(plan, inherited))?;
+    step(fault, Stage::Rlimits, || limit_resources(plan, socket, inherited))?;
     step(fault, Stage::Descriptors, || Ok(kernel::close_on_exec_from(3)?))?;
     if plan.drop_capabilities {
         step(fault, Stage::Capabilities, keep_ordinary_capabilities)?;
@@ -92,7 +92,19 @@ fn fresh_keyring(inherited: Inherited) -> Result<(), StepError> {
     }
 }
 
-fn limit_resources(plan: &SandboxPlan, inherited: Inherited) -> Result<(), StepError> {
+/// Moves this process into the control group whose entrance the host sent ahead. Init stays outside, so that it can tell
+/// how the command ended when the group is killed as a whole.
+fn enter_cgroup(socket: &OwnedFd) -> Result<(), StepError> {
+    let Ok((Control::Cgroup, entrance)) = wire::receive::<Control>(socket) else { return Err(Errno::EPROTO.into()) };
+    let entrance = entrance.first().ok_or(Errno::EPROTO)?;
+    nix::unistd::write(entrance, b"0")?;
+    Ok(())
+}
+
+fn limit_resources(plan: &SandboxPlan, socket: &OwnedFd, inherited: Inherited) -> Result<(), StepError> {
+    if plan.cgroup {
+        enter_cgroup(socket)?;
+    }
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, inherited.open_files.min(hard), hard)?;
     for limit in &plan.rlimits {

@@ -119,4 +119,6 @@ pub(crate) enum Control {
     Signal(i32),
     /// Kill everything and report.
     KillAll,
+    /// Where the command's process enters its control group, as a descriptor: the first word, when the plan has one.
+    Cgroup,
 }

@@ -201,6 +201,8 @@ pub struct SandboxPlan {
     pub drop_capabilities: bool,
     /// Resource limits.
     pub rlimits: Vec<Rlimit>,
+    /// Enter the control group whose entrance came with the run.
+    pub cgroup: bool,
     /// A stage that is to fail, so that a deployment or a test can prove that a failure there stops the command.
     /// It can only make less run.
     pub fault: Option<Fault>,

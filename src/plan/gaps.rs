@@ -3,13 +3,15 @@
 use crate::executor::Gap;
 use crate::host::HostSupport;
 use crate::plan::data::{MountKind, MountOp, Namespaces};
-use crate::policy::{EffectivePolicy, NetworkMode, PathAccess, SandboxMode};
+use crate::plan::planner::PlanInput;
+use crate::policy::{NetworkMode, PathAccess, SandboxMode};
 
 /// Smallest `pid_max` the kernel accepts is 301, of which 300 are reserved.
 pub(super) const RESERVED_PIDS: u64 = 300;
 
 /// Gaps of the backend with namespaces and mounts.
-pub(super) fn with_namespaces(policy: &EffectivePolicy, host: &HostSupport, namespaces: &Namespaces) -> Vec<Gap> {
+pub(super) fn with_namespaces(input: &PlanInput<'_>, namespaces: &Namespaces) -> Vec<Gap> {
+    let (policy, host) = (input.policy, input.host);
     let network_kept = policy.network.mode == NetworkMode::Full || namespaces.network;
     let mut gaps = Vec::new();
     // Without Landlock the second wall is missing altogether; requests on inherited devices are what only it refuses.
@@ -19,7 +21,7 @@ pub(super) fn with_namespaces(policy: &EffectivePolicy, host: &HostSupport, name
     add(&mut gaps, Gap::UnixSockets, !namespaces.network && host.landlock_abi < 6);
     add(&mut gaps, Gap::ProcessIsolation, !host.fresh_proc);
     let processes_kept = policy.limits.processes.is_none() || process_limit_is_kept(host, namespaces);
-    add(&mut gaps, Gap::Limits, !processes_kept || policy.limits.memory.is_some());
+    add(&mut gaps, Gap::Limits, !input.cgroup && (!processes_kept || policy.limits.memory.is_some()));
     gaps
 }
 
@@ -34,7 +36,8 @@ pub(super) fn pid_max_can_be_set(host: &HostSupport, namespaces: &Namespaces) ->
 }
 
 /// Gaps of Landlock alone.
-pub(super) fn with_landlock_alone(policy: &EffectivePolicy, host: &HostSupport, ops: &[MountOp]) -> Vec<Gap> {
+pub(super) fn with_landlock_alone(input: &PlanInput<'_>, ops: &[MountOp]) -> Vec<Gap> {
+    let (policy, host) = (input.policy, input.host);
     let writes = policy.mode != SandboxMode::ReadOnly;
     // A write rule makes a root in read-only mode too, and nothing can be carved out of it.
     let roots = writes || policy.rules.iter().any(|rule| rule.access == PathAccess::Write);
@@ -48,7 +51,8 @@ pub(super) fn with_landlock_alone(policy: &EffectivePolicy, host: &HostSupport, 
     gaps.push(Gap::ProcessIsolation);
     add(&mut gaps, Gap::Truncate, host.landlock_abi < 3);
     add(&mut gaps, Gap::Ioctl, host.landlock_abi < 5);
-    add(&mut gaps, Gap::Limits, policy.limits.processes.is_some() || policy.limits.memory.is_some());
+    let limited = policy.limits.processes.is_some() || policy.limits.memory.is_some();
+    add(&mut gaps, Gap::Limits, limited && !input.cgroup);
     gaps
 }
 

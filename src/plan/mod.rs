@@ -19,7 +19,7 @@ pub use data::{
     Namespaces, PrivateSource, Rlimit, SandboxPlan, Shape,
 };
 pub use error::PlanError;
-pub use planner::{BackendChoice, PlanInput, Planned, plan};
+pub use planner::{BackendChoice, PlanInput, Planned, plan, wants_cgroup};
 pub(crate) use seccomp::to_program;
 pub use seccomp::{RuleSet, SeccompError, compile, shipped_rules};
 pub use world::{HostWorld, PathKind, World};

@@ -36,6 +36,8 @@ pub struct PlanInput<'a> {
     pub require_full: bool,
     /// Send refused calls to the trace supervisor, which answers them, so that each is seen.
     pub trace: bool,
+    /// The command has a control group of its own, in which its limits of memory and processes hold.
+    pub cgroup: bool,
     /// Port of the sandbox's own loopback on which the proxy of an allowlist listens.
     pub proxy_port: u16,
     /// The session's directory that stands in for `/tmp`; `None` gives memory where mounts are possible.
@@ -97,6 +99,7 @@ fn unconfined() -> Planned {
             trace: None,
             drop_capabilities: false,
             rlimits: Vec::new(),
+            cgroup: false,
             fault: None,
         },
         enforcement: Enforcement::None,
@@ -118,9 +121,9 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     }
     let ops = mounts::lower(policy, input.world, input.session_tmp.as_deref());
     let filters = filters(input, &[RuleSet::Base], wants_network && !namespaces.network)?;
-    let gaps = gaps::with_namespaces(policy, host, &namespaces);
+    let gaps = gaps::with_namespaces(input, &namespaces);
     let landlock = landlock::beside_mounts(policy, host, &ops, namespaces.network);
-    let mut rlimits = common_rlimits(policy);
+    let mut rlimits = common_rlimits(input);
     if let (Some(processes), Some(_)) = (policy.limits.processes, namespaces.user) {
         rlimits.push(Rlimit { resource: libc::RLIMIT_NPROC, value: processes });
     }
@@ -137,6 +140,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             trace: None,
             drop_capabilities: true,
             rlimits,
+            cgroup: input.cgroup,
             fault: None,
         },
         enforcement: enforcement(&gaps),
@@ -160,7 +164,7 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     }
     let filters = filters(input, &sets, policy.network.mode == NetworkMode::Off)?;
     let ops = mounts::lower(policy, input.world, None);
-    let gaps = gaps::with_landlock_alone(policy, host, &ops);
+    let gaps = gaps::with_landlock_alone(input, &ops);
     Ok(Planned {
         plan: SandboxPlan {
             backend: Backend::Landlock,
@@ -172,7 +176,8 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             filters: filters.deny,
             trace: None,
             drop_capabilities: true,
-            rlimits: common_rlimits(policy),
+            rlimits: common_rlimits(input),
+            cgroup: input.cgroup,
             fault: None,
         },
         enforcement: enforcement(&gaps),
@@ -210,12 +215,26 @@ fn filters(input: &PlanInput<'_>, sets: &[RuleSet], without_inet: bool) -> Resul
     Ok(Filters { deny: compile(&silent)?, reported })
 }
 
-fn common_rlimits(policy: &EffectivePolicy) -> Vec<Rlimit> {
-    let limits = &policy.limits;
-    let optional = [(libc::RLIMIT_NOFILE, limits.open_files), (libc::RLIMIT_FSIZE, limits.file_size)];
+fn common_rlimits(input: &PlanInput<'_>) -> Vec<Rlimit> {
+    let limits = &input.policy.limits;
+    // Without a control group the bound holds for each process by itself: less than what was asked for, hence a gap, but
+    // it ends the one that eats everything. Private writable memory is what is counted, reservations are not.
+    let memory = limits.memory.filter(|_| !input.cgroup);
+    let optional =
+        [(libc::RLIMIT_NOFILE, limits.open_files), (libc::RLIMIT_FSIZE, limits.file_size), (libc::RLIMIT_DATA, memory)];
     let set = optional.into_iter().filter_map(|(resource, value)| Some(Rlimit { resource, value: value? }));
     // A core file would be written by the kernel, outside every rule about paths.
     std::iter::once(Rlimit { resource: libc::RLIMIT_CORE, value: 0 }).chain(set).collect()
+}
+
+/// Whether a command under this policy is to have a control group of its own: for memory, which nothing else bounds as a
+/// whole, and for processes where neither `RLIMIT_NPROC` nor a PID namespace of its own bounds them.
+#[must_use]
+pub fn wants_cgroup(policy: &EffectivePolicy, host: &HostSupport, backend: BackendChoice) -> bool {
+    let namespaces = backend != BackendChoice::Landlock && host.namespaces != NamespaceRoute::Refused;
+    let counted = namespaces && (host.euid != 0 || (host.pid_max_is_namespaced() && host.fresh_proc));
+    let limits = &policy.limits;
+    policy.mode.confines() && (limits.memory.is_some() || (limits.processes.is_some() && !counted))
 }
 
 fn enforcement(gaps: &[Gap]) -> Enforcement {

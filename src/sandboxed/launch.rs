@@ -25,10 +25,10 @@ use crate::executor::defaults::check_workdir;
 use crate::executor::engine::Launched;
 use crate::executor::program::{SHELL_NAME, shell_arguments};
 use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
-use crate::host::{HostSupport, NamespaceRoute};
+use crate::host::{HostSupport, Leaf, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage, Terminal};
 use crate::output::SPILL_PREFIX;
-use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
+use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan, wants_cgroup};
 use crate::policy::EffectivePolicy;
 
 /// How long building a sandbox may take before it is given up. Generous: a loaded machine is not a broken one.
@@ -72,10 +72,12 @@ impl SandboxedExecutor {
         let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
         let mut placeholders = Placeholders::make(approved);
         let policy = Arc::new(self.config.policy.effective(&call)?);
+        let mut leaf = self.leaf(&policy);
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
             let support = self.host.support();
-            let mut context = self.plan(&policy, &support, &call, spec)?;
+            let mut context = self.plan(&policy, &support, &call, spec, leaf.is_some())?;
+            context.leaf = leaf.take();
             match self.attempt(&mut context, stdio, spec, terminal).await? {
                 Ok(child) => {
                     context.placeholders = std::mem::take(&mut placeholders);
@@ -83,8 +85,27 @@ impl SandboxedExecutor {
                     return Ok((child, context));
                 }
                 Err(failure) if self.untraceable(&failure) => self.host.cannot_trace(),
+                Err(failure) if context.leaf.is_some() && failure.stage == Stage::Rlimits => {
+                    tracing::info!(%failure, "planning again without a control group");
+                    continue;
+                }
                 Err(failure) if self.host.learn(&support, &failure) => {}
                 Err(failure) => return Err(explain(failure, spec)),
+            }
+            leaf = context.leaf.take();
+        }
+    }
+
+    /// The control group of a command whose limits ask for one, where it can be had.
+    fn leaf(&self, policy: &EffectivePolicy) -> Option<Leaf> {
+        if !wants_cgroup(policy, &self.host.support(), self.config.backend) {
+            return None;
+        }
+        match Leaf::make(policy.limits.memory, policy.limits.processes) {
+            Ok(leaf) => Some(leaf),
+            Err(error) => {
+                tracing::info!(%error, "no control group of the command's own");
+                None
             }
         }
     }
@@ -104,6 +125,7 @@ impl SandboxedExecutor {
         host: &HostSupport,
         call: &CallPolicy,
         spec: &ExecSpec,
+        cgroup: bool,
     ) -> Result<RunContext, ExecError> {
         let session = call.session.as_deref();
         let traced = policy.mode.confines() && self.traces()?;
@@ -121,6 +143,7 @@ impl SandboxedExecutor {
             world: &HostWorld,
             backend: self.config.backend,
             require_full: self.config.require_full,
+            cgroup,
             trace: traced,
             proxy_port: PROXY_PORT,
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
@@ -141,6 +164,7 @@ impl SandboxedExecutor {
             trace: None,
             outlet,
             terminal: None,
+            leaf: None,
             untraced,
             views,
             facts: started,
@@ -180,15 +204,16 @@ impl SandboxedExecutor {
     ) -> Result<Result<SandboxChild, SetupFailure>, ExecError> {
         let mut call = self.call(context, spec)?;
         call.terminal = terminal;
+        let entrance = context.leaf.as_ref().map(Leaf::entrance);
         let mut launcher = self.host.launcher()?;
-        let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio) {
+        let channel = match launcher.spawn(&context.planned.plan, call.clone(), stdio, entrance) {
             Ok(channel) => channel,
             Err(error) => {
                 // It died since the last call, by whatever hand; one fresh launcher is worth a try.
                 tracing::warn!(%error, "starting another launcher");
                 self.host.discard(&launcher);
                 launcher = self.host.launcher()?;
-                launcher.spawn(&context.planned.plan, call, stdio).map_err(unavailable)?
+                launcher.spawn(&context.planned.plan, call, stdio, entrance).map_err(unavailable)?
             }
         };
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {

@@ -13,9 +13,10 @@ use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
 use crate::denial::trace::{TraceHandle, TraceRecord};
-use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
+use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify, limits_hit};
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
+use crate::host::Leaf;
 use crate::plan::Planned;
 use crate::policy::{EffectivePolicy, NetworkMode};
 
@@ -30,6 +31,8 @@ pub(super) struct RunContext {
     pub(super) outlet: Option<Outlet>,
     /// Our side of the command's terminal, when it was started on one.
     pub(super) terminal: Option<OwnedFd>,
+    /// The command's control group.
+    pub(super) leaf: Option<Leaf>,
     /// It could not be traced and would have been.
     pub(super) untraced: bool,
     pub(super) views: Views,
@@ -89,6 +92,10 @@ impl RunContext {
             let (refused, uncounted) = outlet.close().await;
             record.observations.extend(refused);
             record.omitted += uncounted;
+        }
+        if let Some(leaf) = self.leaf.take() {
+            let hits = leaf.hits();
+            record.observations.extend(limits_hit(hits.memory, hits.processes));
         }
         notes.extend(self.look().await);
         let (denials, denials_omitted) = self.classify(&outcome, record);
