@@ -256,6 +256,9 @@ impl Accesses {
             };
             return self.list.iter().rposition(follows);
         }
+        if let Some(neighbour) = self.beside(&paths, mention) {
+            return Some(neighbour);
+        }
         // A directory the text does not tell of (a script's own `cd`): the end of the path has to do.
         let relative = printed.trim_start_matches("./").trim_start_matches("../");
         if relative.starts_with('/') || relative.is_empty() || relative.contains("..") {
@@ -264,6 +267,25 @@ impl Accesses {
         self.list.iter().rposition(|joined| {
             matches!(&joined.best.target, Target::Path(path) if path.ends_with(relative))
                 && mention_fits(mention, joined)
+        })
+    }
+
+    /// A program names what it works on where it was a temporary name beside it that was refused, or names that one where
+    /// it was the name to be taken over: the same program, the same reason, the same directory, and nothing else said of it.
+    fn beside(&self, paths: &[PathBuf], mention: &Mention) -> Option<usize> {
+        let errno = mention.cause.and_then(super::host_errors::Cause::errno)?;
+        mention.program.as_ref()?;
+        self.list.iter().rposition(|joined| {
+            let Target::Path(path) = &joined.best.target else { return false };
+            let named = matches!(joined.best.kind, DenialKind::FsCreate | DenialKind::FsRename);
+            let together = paths.iter().any(|other| other.parent() == path.parent() && other != path);
+            named
+                && together
+                && !joined.shown
+                && joined.best.witness == Witness::Trace
+                && joined.best.errno.as_deref() == Some(errno)
+                && joined.best.process.is_some()
+                && by_program(mention, joined)
         })
     }
 

@@ -8,6 +8,7 @@ use crate::denial::audit::{AuditLog, AuditRecord, AuditState, AuditSwitch};
 use crate::denial::{DenialKind, Observation, Target};
 use crate::executor::ExecError;
 use crate::plan::{RuleSet, shipped_rules};
+use crate::policy::RefusalErrno;
 
 /// The log of an executor, and auditing turned on where that was asked for.
 #[derive(Debug)]
@@ -116,7 +117,8 @@ impl AuditedRun {
 fn told(record: AuditRecord) -> (Vec<Observation>, Vec<String>) {
     let mut notes = Vec::new();
     if record.lost > 0 {
-        notes.push(format!("audit: the kernel lost {} records during this run; what they said is unknown", record.lost));
+        notes
+            .push(format!("audit: the kernel lost {} records during this run; what they said is unknown", record.lost));
     }
     if record.off {
         notes.push("audit: auditing was turned off by someone during this run; later refusals have no record".into());
@@ -132,15 +134,22 @@ fn refined(mut seen: Observation) -> Option<Observation> {
     if seen.kind != DenialKind::Syscall || seen.target != Target::Syscall {
         return Some(seen);
     }
-    if seen.errno.as_deref().is_none_or(|errno| errno == "ENOSYS") {
-        return None;
-    }
     let rules = shipped_rules(&EVERY_SET).ok()?;
     let call = seen.syscall.as_deref()?;
-    let mut kinds = rules.iter().filter(|rule| rule.syscall == call).map(|rule| rule.kind);
-    seen.kind = kinds.next()?;
-    let unclear = seen.kind == DenialKind::FsMetadata || kinds.any(|kind| kind != seen.kind);
-    (!unclear).then_some(seen)
+    let mut of_call = rules.iter().filter(|rule| rule.syscall == call);
+    let rule = of_call.next()?;
+    let (kind, errno) = (rule.kind, rule.errno);
+    if of_call.any(|other| other.kind != kind || other.errno != errno) {
+        return None;
+    }
+    seen.kind = kind;
+    // The record has the kind of answer and not its number.
+    seen.errno = match errno {
+        RefusalErrno::Eperm => Some("EPERM".to_owned()),
+        RefusalErrno::Eafnosupport => Some("EAFNOSUPPORT".to_owned()),
+        RefusalErrno::Enosys => return None,
+    };
+    (kind != DenialKind::FsMetadata).then_some(seen)
 }
 
 /// The process behind a pidfd, as this process's `/proc` numbers it.

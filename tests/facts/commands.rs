@@ -148,5 +148,9 @@ fn real_command_lines() {
 /// Lines that were written after the witnesses, and whose answers were written before the first run.
 #[test]
 fn command_lines_of_a_later_day() {
-    assert_good(&tried("heldout.toml"), 500);
+    let total = tried("heldout.toml");
+    assert!(total.right >= 600, "only {} denials were looked for", total.right);
+    // What the first run gave, before anything was changed for it.
+    assert!(total.precision() >= 0.93 && total.recall() >= 0.97, "{}", total.summary());
+    assert!(total.placed() >= 0.97 && total.cured() >= 0.97 && total.blocking() >= 0.94, "{}", total.summary());
 }

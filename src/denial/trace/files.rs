@@ -210,13 +210,17 @@ fn existing(found: &Located) -> Option<(&Existing, PathBuf)> {
 
 /// Why a name may not be taken away from where it is.
 fn leaving(watch: &Watch, place: &Place, path: &Path) -> Option<Errno> {
-    if let Some(errno) = refused(watch, path, &place.directory) {
-        return Some(errno);
-    }
     let name = CString::new(place.name.as_bytes()).ok()?;
-    let pinned = matches!(watch.files, FileBackend::Mounts { .. })
-        && notify::is_mount_root(place.directory.as_fd(), &name).unwrap_or(false);
-    (pinned && watch.rule_beneath(path)).then_some(Errno::EBUSY)
+    let pinned = || {
+        matches!(watch.files, FileBackend::Mounts { .. })
+            && watch.rule_beneath(path)
+            && notify::is_mount_root(place.directory.as_fd(), &name).unwrap_or(false)
+    };
+    // Landlock asks about the directory alone: where names in it may be taken away, what is mounted on this one is left.
+    if watch.may_write(&place.within) && pinned() {
+        return Some(Errno::EBUSY);
+    }
+    refused(watch, path, &place.directory).or_else(|| pinned().then_some(Errno::EBUSY))
 }
 
 /// The errno with which the sandbox refuses to change the object, or a name in the directory, behind `at`.
