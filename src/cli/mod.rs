@@ -15,6 +15,7 @@ mod run;
 mod shell;
 mod terminal;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -22,6 +23,15 @@ use clap::error::ErrorKind;
 
 use args::{Cli, Command};
 use exit::Failure;
+
+/// Whether the arguments are likely to end in one ordinary sandbox. A wrong guess costs time and nothing else.
+pub(crate) fn begins_a_sandbox(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    const OTHERWISE: [&str; 4] = ["danger-full-access", "landlock", "full", "--help"];
+    let otherwise =
+        |argument: &OsString| OTHERWISE.iter().any(|word| argument.as_encoded_bytes().ends_with(word.as_bytes()));
+    arguments.nth(1).is_some_and(|command| command == "run")
+        && !arguments.take_while(|argument| argument != "--" && argument != "-c").any(|argument| otherwise(&argument))
+}
 
 /// Parses the arguments, does what they ask, and says how it went.
 pub(crate) fn main() -> ExitCode {

@@ -16,8 +16,8 @@ use nix::unistd::{getegid, geteuid};
 use seccompiler::sock_filter;
 use serde::Serialize;
 
-use super::client::{LauncherError, LauncherPath};
 use super::domain;
+use super::locate::{LauncherError, LauncherPath};
 use crate::kernel;
 use crate::plan::{LandlockGrant, LandlockPlan, LandlockRule};
 
