@@ -29,12 +29,13 @@ pub(crate) fn has_seccomp() -> bool {
     mode >= 0
 }
 
-/// Adds a filter to this thread. `no_new_privs` must be set.
+/// Adds a filter to this thread. `no_new_privs` must be set. What a logged filter refuses becomes an audit record, where
+/// auditing is on.
 ///
 /// # Errors
 /// `EACCES` without `no_new_privs`, `EINVAL` for a program the verifier refuses.
-pub(crate) fn install_filter(program: &[sock_filter]) -> Result<(), Errno> {
-    install(program, 0).map(drop)
+pub(crate) fn install_filter(program: &[sock_filter], logged: bool) -> Result<(), Errno> {
+    install(program, if logged { libc::SECCOMP_FILTER_FLAG_LOG } else { 0 }).map(drop)
 }
 
 /// Adds a filter and returns the descriptor on which its notifications are received.

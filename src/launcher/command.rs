@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -83,9 +83,13 @@ fn confine(
         adopt(plan, call, stdio, 0)?;
     }
     if let Some(landlock) = &plan.landlock {
+        if landlock.audit {
+            step(fault, Stage::Landlock, || tell_who(socket))?;
+        }
         step(fault, Stage::Landlock, || domain::enter(landlock))?;
     }
-    step(fault, Stage::Seccomp, || plan.filters.iter().try_for_each(|filter| install(filter)))?;
+    let audited = plan.landlock.as_ref().is_some_and(|landlock| landlock.audit);
+    step(fault, Stage::Seccomp, || plan.filters.iter().try_for_each(|filter| install(filter, audited)))?;
     match &plan.trace {
         Some(filter) => step(fault, Stage::Trace, || trace(filter, socket)),
         None => Ok(0),
@@ -176,8 +180,16 @@ fn refused(_: caps::errors::CapsError) -> StepError {
     Errno::EPERM.into()
 }
 
-fn install(filter: &[Instruction]) -> Result<(), StepError> {
-    Ok(kernel::install_filter(&to_program(filter))?)
+/// Audit numbers processes as the host does, which this one cannot: a descriptor of itself tells.
+fn tell_who(socket: &OwnedFd) -> Result<(), StepError> {
+    let own = kernel::notify::pidfd_open(std::process::id())?;
+    wire::send(socket, &Event::Confining, &[own.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
+    Ok(())
+}
+
+/// A refusal of a logged filter becomes an audit record.
+fn install(filter: &[Instruction], logged: bool) -> Result<(), StepError> {
+    Ok(kernel::install_filter(&to_program(filter), logged)?)
 }
 
 /// Installs the trace filter and hands its listener to the host. From the first to the last the filter stops `sendmsg`,

@@ -97,6 +97,9 @@ pub(crate) enum Event {
     Failed(SetupFailure),
     /// The program is executing.
     Started,
+    /// The command's process is about to enter its Landlock domain, whose refusals are to be found in the audit log; a
+    /// pidfd of it comes as a descriptor.
+    Confining,
     /// The trace filter is installed; its listener comes as a descriptor.
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.

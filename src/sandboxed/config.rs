@@ -38,6 +38,19 @@ pub enum TraceChoice {
     Off,
 }
 
+/// Whether the kernel's audit records are a witness too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuditChoice {
+    /// Where they may be read and auditing is on already. Nothing of the host is changed.
+    #[default]
+    Auto,
+    /// Always: auditing is turned on for the whole host and off again at the end, however that comes about. A run whose
+    /// records cannot be read fails.
+    On,
+    /// Never.
+    Off,
+}
+
 /// How a [`SandboxedExecutor`](super::SandboxedExecutor) confines and runs commands.
 #[derive(Clone)]
 pub struct SandboxedConfig {
@@ -71,6 +84,8 @@ pub struct SandboxedConfig {
     pub require_full: bool,
     /// Record refusals as the kernel sees them.
     pub trace: TraceChoice,
+    /// Read what the kernel's audit says of refusals.
+    pub audit: AuditChoice,
     /// Which backend to use.
     pub backend: BackendChoice,
     /// Where the launcher is.
@@ -99,6 +114,7 @@ impl SandboxedConfig {
             shell: None,
             require_full: false,
             trace: TraceChoice::Auto,
+            audit: AuditChoice::Auto,
             backend: BackendChoice::Auto,
             launcher: LauncherPath::Auto,
             fault: None,

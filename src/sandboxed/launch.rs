@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::SandboxedExecutor;
 use super::aftermath::Aftermath;
+use super::audited::AuditedRun;
 use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
@@ -130,6 +131,10 @@ impl SandboxedExecutor {
         if traced {
             planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
         }
+        let audit = if policy.mode.confines() { self.audit.log()? } else { None };
+        if let (Some(_), Some(landlock)) = (&audit, &mut planned.plan.landlock) {
+            landlock.audit = true;
+        }
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;
@@ -139,6 +144,8 @@ impl SandboxedExecutor {
             aftermath: Aftermath::of(Arc::clone(policy)),
             planned,
             trace: None,
+            audit_log: audit,
+            audited: None,
             outlet,
             terminal: None,
             untraced,
@@ -218,6 +225,10 @@ impl SandboxedExecutor {
                     let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
                     let watch = evidence::watch(&context.policy, &context.planned);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
+                }
+                Ok((Event::Confining, fds)) => {
+                    let log = context.audit_log.take();
+                    context.audited = log.zip(fds.first()).and_then(|(log, process)| AuditedRun::enter(log, process));
                 }
                 Ok((Event::ProxySocket, mut fds)) => {
                     let socket = fds.pop().ok_or_else(|| Lost::Gone("its proxy socket did not arrive".to_owned()))?;

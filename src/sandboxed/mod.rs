@@ -4,6 +4,7 @@
 
 mod aftermath;
 mod attached;
+mod audited;
 mod child;
 mod config;
 mod evidence;
@@ -20,7 +21,7 @@ mod stdio;
 use std::sync::Arc;
 
 pub use attached::Attachment;
-pub use config::{PolicySource, SandboxedConfig, TraceChoice};
+pub use config::{AuditChoice, PolicySource, SandboxedConfig, TraceChoice};
 pub use layered::LayeredPolicy;
 pub use pty::{PtyProcess, TerminalSize};
 
@@ -31,6 +32,7 @@ use crate::executor::program::shell_of;
 use crate::executor::{BashExecutor, BashProcess, BoxFuture, ExecError, ExecRequest, ExecSpec, RunResult};
 use crate::host::HostSupport;
 use crate::policy::SandboxMode;
+use audited::Audit;
 use host_state::HostState;
 use sessions::Sessions;
 
@@ -45,6 +47,7 @@ pub struct SandboxedExecutor {
     shell: Result<std::path::PathBuf, String>,
     engine: Engine,
     host: HostState,
+    audit: Audit,
     sessions: Sessions,
 }
 
@@ -88,6 +91,7 @@ impl SandboxedExecutor {
             shell,
             engine,
             host: HostState::detect(config.launcher.clone())?,
+            audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
             config,
         })
@@ -104,6 +108,7 @@ impl SandboxedExecutor {
     pub async fn release(&self) {
         self.engine.dispose().await;
         self.host.release();
+        self.audit.close();
         self.sessions.end_all();
     }
 }
@@ -146,6 +151,7 @@ impl BashExecutor for SandboxedExecutor {
         Box::pin(async move {
             self.engine.dispose().await;
             self.host.close().await;
+            self.audit.close();
             self.sessions.end_all();
         })
     }
