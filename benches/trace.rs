@@ -101,12 +101,16 @@ fn prepare(directory: &Path) {
     for file in 0..8 {
         let mut text = String::from("#include <stdio.h>\n#include <stdlib.h>\n#include <string.h>\n");
         for function in 0..60 {
-            writeln!(text, "int f{file}_{function}(int x) {{ return printf(\"%d\", x * {function} + abs(x)); }}").unwrap();
+            writeln!(text, "int f{file}_{function}(int x) {{ return printf(\"%d\", x * {function} + abs(x)); }}")
+                .unwrap();
         }
         fs::write(directory.join(format!("c/c{file}.c")), text).unwrap();
     }
     sh(directory, "tar -cf tree.tar tree");
-    sh(directory, "cp -r tree origin && cd origin && git init -q . && git add . && git -c user.name=b -c user.email=b@b commit -qm 1 && git gc -q");
+    sh(
+        directory,
+        "cp -r tree origin && cd origin && git init -q . && git add . && git -c user.name=b -c user.email=b@b commit -qm 1 && git gc -q",
+    );
 }
 
 fn sh(directory: &Path, line: &str) {

@@ -15,6 +15,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Run one program confined, standard input and output passed through
+#[derive(Debug, Parser)]
+#[command(name = "stockade run", bin_name = "stockade run", version)]
+pub(crate) struct RunAlone {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through

@@ -210,13 +210,19 @@ fn notification(facts: &Facts) -> Feature {
 fn audit(facts: &Facts) -> Feature {
     match answer(facts, Probe::Audit) {
         Ok(()) => match facts.audit {
-            Some(AuditState::Disabled) => {
-                present("audit", "the kernel's records can be read; auditing is off, and `--audit on` turns it on for a run")
+            Some(AuditState::Disabled) => present(
+                "audit",
+                "the kernel's records can be read; auditing is off, and `--audit on` turns it on for a run",
+            ),
+            Some(AuditState::NoPermission | AuditState::NotCompiled) => missing(
+                "audit",
+                "only within the host's first namespaces",
+                "a second witness of denials; nothing is enforced less",
+                "run in the host's own PID and network namespaces",
+            ),
+            Some(AuditState::Readable) | None => {
+                present("audit", "the kernel's records can be read, and auditing is on")
             }
-            Some(AuditState::NoPermission | AuditState::NotCompiled) => {
-                missing("audit", "only within the host's first namespaces", "a second witness of denials; nothing is enforced less", "run in the host's own PID and network namespaces")
-            }
-            Some(AuditState::Readable) | None => present("audit", "the kernel's records can be read, and auditing is on"),
         },
         Err(found) => {
             let remedy = match facts.container {

@@ -84,19 +84,23 @@ type Laid = Result<Option<Foundation>, SetupFailure>;
 
 fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
     let Work { plan, socket, task } = work;
-    let built = foundation.and_then(|foundation| build(&plan, foundation, &socket));
-    let started = built.and_then(|()| match task {
+    let built = foundation.and_then(|foundation| build(&plan, foundation.as_ref(), &socket).map(|()| foundation));
+    let started = built.and_then(|foundation| match task {
         Some((call, stdio)) => {
             let stdio = match call.terminal {
                 Some(wanted) => step(plan.fault, Stage::Stdio, || terminal(wanted, stdio, &socket))?,
                 None => stdio,
             };
-            start(&plan, &(call, stdio), &socket, inherited).map(|(main, signals)| (main, signals, None))
+            let (main, signals) = start(&plan, &(call, stdio), &socket, inherited)?;
+            Ok((main, signals, None, foundation))
         }
-        None => start_ahead(&plan, &socket, inherited),
+        None => {
+            let (main, signals, unused) = start_ahead(&plan, &socket, inherited)?;
+            Ok((main, signals, Some(unused), foundation))
+        }
     });
     match started {
-        Ok((main, signals, unused)) => {
+        Ok((main, signals, unused, foundation)) => {
             let sandbox = Sandbox { socket, signals, main, namespaced: plan.backend == Backend::Namespaces };
             // The command may run already, so a refusal here cannot be told as one of building: the sandbox ends without
             // a word, which the host reports as lost.
@@ -107,6 +111,7 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
             if bare {
                 tell(&sandbox.socket, &Event::Started);
             }
+            drop(foundation);
             sandbox.supervise(bare);
         }
         Err(failure) => tell(&socket, &Event::Failed(failure)),
@@ -140,7 +145,7 @@ fn own_namespaces(namespaces: Namespaces) -> CloneFlags {
 }
 
 /// Everything else up to the command's own process.
-fn build(plan: &SandboxPlan, foundation: Option<Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
+fn build(plan: &SandboxPlan, foundation: Option<&Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
     if let (Some(foundation), Some(mounts)) = (foundation, &plan.mounts) {
         foundation.finish(mounts, plan.pid_max, plan.fault)?;
     }
@@ -223,12 +228,12 @@ fn start_ahead(
     plan: &SandboxPlan,
     socket: &OwnedFd,
     inherited: Inherited,
-) -> Result<(Pid, SignalFd, Option<OwnedFd>), SetupFailure> {
+) -> Result<(Pid, SignalFd, OwnedFd), SetupFailure> {
     step(plan.fault, Stage::Fork, || {
         let signals = watch_signals()?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
         match kernel::clone_process(CloneFlags::empty(), false)? {
-            Cloned::Parent { pid, .. } => Ok((pid, signals, Some(reader))),
+            Cloned::Parent { pid, .. } => Ok((pid, signals, reader)),
             Cloned::Child => {
                 drop(reader);
                 command::run_when_told(plan, socket, inherited, &writer)

@@ -131,9 +131,10 @@ impl SandboxedExecutor {
         if traced {
             planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
         }
-        let audit = if policy.mode.confines() { self.audit.log()? } else { None };
-        if let (Some(_), Some(landlock)) = (&audit, &mut planned.plan.landlock) {
-            landlock.audit = true;
+        if policy.mode.confines()
+            && let Some(landlock) = &mut planned.plan.landlock
+        {
+            landlock.audit = self.audit.is_likely()?;
         }
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
@@ -144,7 +145,7 @@ impl SandboxedExecutor {
             aftermath: Aftermath::of(Arc::clone(policy)),
             planned,
             trace: None,
-            audit_log: audit,
+            audit_log: None,
             audited: None,
             outlet,
             terminal: None,
@@ -198,6 +199,10 @@ impl SandboxedExecutor {
                 launcher.spawn(&context.planned.plan, call, stdio).map_err(unavailable)?
             }
         };
+        if context.planned.plan.landlock.as_ref().is_some_and(|landlock| landlock.audit) {
+            // Here, where there is nothing to do but to wait for the sandbox.
+            context.audit_log = self.audit.log()?;
+        }
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
             Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher, Arc::clone(&context.aftermath)))),
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),

@@ -81,8 +81,7 @@ fn follow(reader: &Mutex<AuditReader>, wake: &EventFd) {
     use std::os::fd::AsFd;
     let Ok(socket) = lock(reader).as_fd().try_clone_to_owned() else { return };
     loop {
-        let mut wanted =
-            [PollFd::new(socket.as_fd(), PollFlags::POLLIN), PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
+        let mut wanted = [PollFd::new(socket.as_fd(), PollFlags::POLLIN), PollFd::new(wake.as_fd(), PollFlags::POLLIN)];
         match poll(&mut wanted, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => {

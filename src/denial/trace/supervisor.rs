@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const MAX_DRAINED: usize = 1000;
 /// How long `finish` waits for the thread, which answers a call in microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 enum Command {
-    Attach(u64, OwnedFd, Box<Watch>, Sender<()>),
+    Attach(u64, OwnedFd, Box<Watch>),
     Finish(u64, Sender<TraceRecord>),
     Stop,
 }
@@ -55,7 +55,15 @@ fn gone() -> io::Error {
 pub struct Supervisor {
     line: Arc<Line>,
     next: std::sync::atomic::AtomicU64,
-    thread: Option<JoinHandle<()>>,
+    /// Started with the first run: before that there is nothing to wait for, and a start takes the time of a dozen calls.
+    thread: Mutex<Work>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Waiting(Thread),
+    Started(JoinHandle<()>),
+    Over,
 }
 
 /// One traced run. Dropping it without [`finish`](Self::finish) ends the trace of the run, whose traced calls then
@@ -68,30 +76,39 @@ pub struct TraceHandle {
 }
 
 impl Supervisor {
-    /// Starts the thread.
+    /// Prepares what the thread works with.
     ///
     /// # Errors
-    /// When the kernel has no seccomp notifications, or a descriptor or the thread cannot be had.
+    /// When the kernel has no seccomp notifications, or a descriptor cannot be had.
     pub fn start() -> io::Result<Self> {
         notify::check_sizes()?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let (commands, received) = channel();
         let line = Arc::new(Line { commands, wake });
         let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new(), broken: HashMap::new() };
-        let thread = std::thread::Builder::new().name("stockade-trace".to_owned()).spawn(move || inner.work())?;
-        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Some(thread) })
+        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Mutex::new(Work::Waiting(inner)) })
     }
 
-    /// Takes over the listener of a trace filter. From here on its calls are answered.
+    /// Takes over the listener of a trace filter. From here on its calls are answered, as soon as the thread comes to it.
     ///
     /// # Errors
-    /// When the thread has ended. The listener is then closed, so the run fails closed.
+    /// When the thread cannot be started or has ended. The listener is then closed, so the run fails closed.
     pub fn attach(&self, listener: OwnedFd, watch: Watch) -> io::Result<TraceHandle> {
         let id = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (reply, answer) = channel();
-        self.line.send(Command::Attach(id, listener, Box::new(watch), reply))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
+        self.begin()?;
+        self.line.send(Command::Attach(id, listener, Box::new(watch)))?;
         Ok(TraceHandle { line: Arc::clone(&self.line), id, finished: false })
+    }
+}
+
+impl Supervisor {
+    fn begin(&self) -> io::Result<()> {
+        let mut work = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Waiting(inner) = std::mem::replace(&mut *work, Work::Over) {
+            let thread = std::thread::Builder::new().name("stockade-trace".to_owned());
+            *work = Work::Started(thread.spawn(move || inner.work())?);
+        }
+        Ok(())
     }
 }
 
@@ -101,7 +118,8 @@ impl Drop for Supervisor {
         if self.line.send(Command::Stop).is_err() {
             tracing::debug!("the trace supervisor had ended before it was stopped");
         }
-        if let Some(thread) = self.thread.take()
+        let work = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Started(thread) = std::mem::replace(work, Work::Over)
             && thread.join().is_err()
         {
             tracing::error!("the trace supervisor panicked; traced calls were refused since");
@@ -145,6 +163,12 @@ struct Thread {
     runs: Vec<Traced>,
     /// Records of runs whose listener had to be closed.
     broken: HashMap<u64, TraceRecord>,
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").finish_non_exhaustive()
+    }
 }
 
 impl Thread {
@@ -199,9 +223,8 @@ impl Thread {
         while let Ok(command) = self.received.try_recv() {
             match command {
                 Command::Stop => return false,
-                Command::Attach(id, listener, watch, reply) => {
+                Command::Attach(id, listener, watch) => {
                     self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
-                    answer(&reply, ());
                 }
                 Command::Finish(id, reply) => {
                     if let Some(record) = self.finish(id) {
