@@ -84,7 +84,7 @@ type Laid = Result<Option<Foundation>, SetupFailure>;
 
 fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
     let Work { plan, socket, task } = work;
-    let built = foundation.and_then(|foundation| build(&plan, foundation.as_ref(), &socket).map(|()| foundation));
+    let built = foundation.and_then(|mut foundation| build(&plan, foundation.as_mut(), &socket).map(|()| foundation));
     let started = built.and_then(|foundation| match task {
         Some((call, stdio)) => {
             let stdio = match call.terminal {
@@ -145,7 +145,7 @@ fn own_namespaces(namespaces: Namespaces) -> CloneFlags {
 }
 
 /// Everything else up to the command's own process.
-fn build(plan: &SandboxPlan, foundation: Option<&Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
+fn build(plan: &SandboxPlan, foundation: Option<&mut Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
     if let (Some(foundation), Some(mounts)) = (foundation, &plan.mounts) {
         foundation.finish(mounts, plan.pid_max, plan.fault)?;
     }
