@@ -16,9 +16,9 @@ use super::locate::{LauncherError, LauncherPath};
 use super::protocol::{Call, Request};
 use super::ready::Ready;
 use super::server::LAUNCHER_ARGUMENT;
-use super::warm::{Pool, World, numbers};
+use super::warm::{Pool, numbers};
 use crate::kernel;
-use crate::plan::SandboxPlan;
+use crate::plan::{SandboxPlan, Standing};
 
 /// Number of the run in the sandbox that was begun early; the launcher's own begin with 1.
 const EARLY_RUN: u64 = 0;
@@ -173,7 +173,7 @@ impl Launcher {
         if !Pool::is_for(plan) || call.terminal.is_some() {
             return self.spawn_cold(plan, call, stdio);
         }
-        let world = World::of(plan);
+        let world = Standing::of(plan);
         let given = match &mut self.pool {
             Some(pool) => pool.give(plan, &world, call, &stdio),
             None => Err(call),
@@ -195,7 +195,7 @@ impl Launcher {
     }
 
     /// The next call is likely to be like this one, so its sandbox is built while there is nothing else to do.
-    fn warm(&mut self, plan: &SandboxPlan, world: World) -> Result<(), LauncherError> {
+    fn warm(&mut self, plan: &SandboxPlan, world: Standing) -> Result<(), LauncherError> {
         let Some(pool) = self.pool.as_mut().filter(|pool| pool.wants(plan)) else { return Ok(()) };
         let (ours, theirs) = RunChannel::ends()?;
         let run = self.connection.spawn(plan, None, &[theirs.as_raw_fd()])?;

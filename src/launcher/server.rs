@@ -1,9 +1,10 @@
 //! The launcher process: takes requests, clones sandboxes, outlives none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -72,8 +73,20 @@ fn serve_stdin() -> Result<(), StartError> {
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let inherited = inherit()?;
     let mount_table = MountTable::watch()?;
-    let (plans, runs) = (HashMap::new(), HashMap::new());
-    Server { socket, children, mount_table, inherited, plans, runs, ready: None, wanted: None, idle: true }.run()
+    let server = Server {
+        socket,
+        children,
+        mount_table,
+        inherited,
+        plans: HashMap::new(),
+        runs: HashMap::new(),
+        ready: None,
+        wanted: None,
+        idle: true,
+        ahead: VecDeque::new(),
+        due: Instant::now(),
+    };
+    server.run()
 }
 
 /// What sandboxes get from the process that makes them, which leaves the caller's session keyring on the way.
@@ -146,24 +159,40 @@ struct Server {
     wanted: Option<Shape>,
     /// The last one that stood ready was not wanted; until there is another request there will be none.
     idle: bool,
+    /// Sandboxes to build ahead, by run, plan and descriptors.
+    ahead: VecDeque<(u64, u64, Vec<OwnedFd>)>,
+    /// When to go on building ahead.
+    due: Instant,
 }
+
+/// How long after a request nothing is built ahead, unless a sandbox ends before: the command that was just started is
+/// what the machine is wanted for.
+const QUIET: Duration = Duration::from_millis(10);
 
 impl Server {
     fn run(mut self) -> Result<(), StartError> {
         loop {
-            let building = self.ready.is_none() && self.wanted.is_some() && !self.idle;
-            let patience = if building { PollTimeout::ZERO } else { PollTimeout::NONE };
-            let mut ready = [
+            let building = !self.ahead.is_empty() || self.ready.is_none() && self.wanted.is_some() && !self.idle;
+            let patience = if building { self.patience() } else { PollTimeout::NONE };
+            let mut ready = vec![
                 PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.mount_table.as_fd(), PollFlags::POLLPRI),
             ];
+            let ahead = self.ahead.iter().filter_map(|(_, _, fds)| fds.first());
+            ready.extend(ahead.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
             let events = match poll(&mut ready, patience) {
                 Ok(events) => events,
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            let [request, child, mounts] = ready.map(|fd| fd.any().unwrap_or(false));
+            let spoke: Vec<bool> = ready.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+            let (request, child, mounts) = (spoke[0], spoke[1], spoke[2]);
+            // One got its call before it was begun.
+            let called = spoke[3..].iter().position(|spoke| *spoke).and_then(|at| self.ahead.remove(at));
+            if let Some((run, plan, fds)) = called {
+                self.spawn(run, plan, None, fds);
+            }
             if mounts {
                 self.discard_ready();
             }
@@ -175,8 +204,23 @@ impl Server {
                 return Ok(());
             }
             if events == 0 && building {
-                self.prepare();
+                self.build_ahead();
             }
+        }
+    }
+
+    /// Until it is time to build ahead.
+    fn patience(&self) -> PollTimeout {
+        let left = self.due.saturating_duration_since(Instant::now());
+        // Rounded up, so that the time has come when nothing else has.
+        PollTimeout::try_from(left.as_millis() + u128::from(!left.is_zero())).unwrap_or(PollTimeout::ZERO)
+    }
+
+    /// One sandbox that waits for its call, or else the foundation of one for whatever comes.
+    fn build_ahead(&mut self) {
+        match self.ahead.pop_front() {
+            Some((run, plan, fds)) => self.spawn(run, plan, None, fds),
+            None => self.prepare(),
         }
     }
 
@@ -191,8 +235,14 @@ impl Server {
             }
             Ok((Request::Kill { run }, _)) => self.kill(run),
             Ok((Request::Prepare { shape }, _)) => self.want(shape),
-            Ok((Request::Spawn { run, plan, call }, fds)) => self.spawn(run, plan, Some(call), fds),
-            Ok((Request::Warm { run, plan }, fds)) => self.spawn(run, plan, None, fds),
+            Ok((Request::Spawn { run, plan, call }, fds)) => {
+                self.due = Instant::now() + QUIET;
+                self.spawn(run, plan, Some(call), fds);
+            }
+            Ok((Request::Warm { run, plan }, fds)) => {
+                self.due = Instant::now() + QUIET;
+                self.ahead.push_back((run, plan, fds));
+            }
             Err(WireError::NotReady) => {}
             Err(_) => return false,
         }
@@ -287,6 +337,7 @@ impl Server {
     fn forget_everything(&mut self) {
         self.runs.clear();
         self.plans.clear();
+        self.ahead.clear();
         self.ready = None;
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             self.socket = null;
@@ -305,7 +356,9 @@ impl Server {
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
         for (pid, code) in reap::collect() {
-            self.runs.remove(&pid);
+            if self.runs.remove(&pid).is_some() {
+                self.due = Instant::now();
+            }
             if self.ready.take_if(|ready| ready.pid == pid).is_some() {
                 if code == Some(EXPIRED) {
                     self.idle = true;

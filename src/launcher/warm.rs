@@ -6,15 +6,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 use super::protocol::Call;
 use super::ready::MountTable;
 use super::wire;
-use crate::plan::{Backend, MountKind, PrivateSource, SandboxPlan};
+use crate::plan::{Backend, SandboxPlan, Standing};
 
 /// Sandboxes waiting at any one time, and for any one plan.
 const MOST: usize = 4;
@@ -30,41 +28,9 @@ pub(super) struct Pool {
 #[derive(Debug)]
 struct Warm {
     plan: SandboxPlan,
-    world: World,
+    world: Standing,
     run: u64,
     socket: OwnedFd,
-}
-
-/// What the paths of a plan lead to, in their order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct World(Vec<Option<Identity>>);
-
-/// One file: device, number, and when it came to be, because numbers are used again.
-type Identity = ([u32; 2], u64, (i64, u32));
-
-impl World {
-    /// Looks at every path that the plan mounts or grants.
-    pub(super) fn of(plan: &SandboxPlan) -> Self {
-        let mounted = plan.mounts.iter().flat_map(|mounts| &mounts.ops).flat_map(|op| {
-            let source = match &op.kind {
-                MountKind::Private(PrivateSource::Directory(directory)) => Some(directory.as_path()),
-                _ => None,
-            };
-            std::iter::once(op.path.as_path()).chain(source)
-        });
-        let granted = plan.landlock.iter().flat_map(|landlock| &landlock.grants).map(|rule| rule.path.as_path());
-        Self(mounted.chain(granted).map(identity).collect())
-    }
-}
-
-/// `None` for nothing, or nothing that this user may look at. Where the file system does not keep when a file was made, its
-/// last change stands in: a sandbox too many is then thrown away.
-fn identity(path: &Path) -> Option<Identity> {
-    let wanted = StatxFlags::INO | StatxFlags::BTIME | StatxFlags::CTIME;
-    let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()?;
-    let made = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
-    let since = if made { found.stx_btime } else { found.stx_ctime };
-    Some(([found.stx_dev_major, found.stx_dev_minor], found.stx_ino, (since.tv_sec, since.tv_nsec)))
 }
 
 impl Pool {
@@ -82,7 +48,7 @@ impl Pool {
     pub(super) fn give(
         &mut self,
         plan: &SandboxPlan,
-        world: &World,
+        world: &Standing,
         call: Call,
         stdio: &[i32; 3],
     ) -> Result<(u64, OwnedFd), Call> {
@@ -105,7 +71,7 @@ impl Pool {
     }
 
     /// Keeps one that is being built, in place of the oldest where there are too many.
-    pub(super) fn keep(&mut self, plan: SandboxPlan, world: World, run: u64, socket: OwnedFd) {
+    pub(super) fn keep(&mut self, plan: SandboxPlan, world: Standing, run: u64, socket: OwnedFd) {
         if self.waiting.len() >= MOST {
             self.waiting.pop_front();
         }

@@ -9,6 +9,8 @@ use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
 
+use super::look;
+
 /// The kernel gives up after so many links (`ELOOP`); so do we.
 const MAX_LINKS: usize = 40;
 
@@ -91,7 +93,7 @@ impl Resolver {
         if let Found::Missing(why) = &parent.found {
             return plain(path, Found::Missing(*why));
         }
-        let kind = match path.symlink_metadata() {
+        let kind = match look::at(&path) {
             Ok(meta) => meta.file_type(),
             Err(error) => return plain(path, Found::Missing(errno_of(&error))),
         };
@@ -101,7 +103,7 @@ impl Resolver {
         if !kind.is_symlink() {
             return plain(path, Found::Other);
         }
-        match std::fs::read_link(&path) {
+        match look::link(&path) {
             Ok(target) if links < MAX_LINKS => {
                 let mut passed = parent.links.clone();
                 passed.push(path);

@@ -24,6 +24,14 @@ pub trait PolicySource: Send + Sync {
     /// # Errors
     /// [`ExecError::Policy`] or [`ExecError::Workspace`], with the remedy.
     fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError>;
+
+    /// The same, from memory where the source can tell that nothing has changed since.
+    ///
+    /// # Errors
+    /// As [`effective`](Self::effective).
+    fn shared(&self, call: &CallPolicy) -> Result<Arc<EffectivePolicy>, ExecError> {
+        self.effective(call).map(Arc::new)
+    }
 }
 
 /// Whether refused calls are witnessed by the trace supervisor.

@@ -19,6 +19,7 @@ use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
+use super::plans::Given;
 use super::report::{RunContext, RunFacts, Views};
 use super::sessions;
 use crate::environment::Variables;
@@ -29,7 +30,7 @@ use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage, Terminal};
 use crate::output::SPILL_PREFIX;
-use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
+use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, Planned, plan};
 use crate::policy::EffectivePolicy;
 
 /// How long building a sandbox may take before it is given up. Generous: a loaded machine is not a broken one.
@@ -72,7 +73,7 @@ impl SandboxedExecutor {
         }
         let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
         let mut placeholders = Placeholders::make(approved);
-        let policy = Arc::new(self.config.policy.effective(&call)?);
+        let policy = self.config.policy.shared(&call)?;
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
             let support = self.host.support();
@@ -102,7 +103,7 @@ impl SandboxedExecutor {
     fn plan(
         &self,
         policy: &Arc<EffectivePolicy>,
-        host: &HostSupport,
+        host: &Arc<HostSupport>,
         call: &CallPolicy,
         spec: &ExecSpec,
     ) -> Result<RunContext, ExecError> {
@@ -116,26 +117,14 @@ impl SandboxedExecutor {
         } else {
             None
         };
-        let input = PlanInput {
-            policy,
-            host,
-            world: &HostWorld,
-            backend: self.config.backend,
-            require_full: self.config.require_full,
-            trace: traced,
-            proxy_port: PROXY_PORT,
+        let given = Given {
+            policy: Arc::clone(policy),
+            host: Arc::clone(host),
+            traced,
+            audited: policy.mode.confines() && self.audit.is_likely()?,
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
-        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
-        planned.plan.fault = self.config.fault;
-        if traced {
-            planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
-        }
-        if policy.mode.confines()
-            && let Some(landlock) = &mut planned.plan.landlock
-        {
-            landlock.audit = self.audit.is_likely()?;
-        }
+        let planned = self.plans.of(given, |given| self.plan_anew(given))?;
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;
@@ -155,6 +144,28 @@ impl SandboxedExecutor {
             placeholders: Placeholders::default(),
             _tmp: tmp,
         })
+    }
+
+    fn plan_anew(&self, given: &Given) -> Result<Planned, ExecError> {
+        let input = PlanInput {
+            policy: &given.policy,
+            host: &given.host,
+            world: &HostWorld,
+            backend: self.config.backend,
+            require_full: self.config.require_full,
+            trace: given.traced,
+            proxy_port: PROXY_PORT,
+            session_tmp: given.session_tmp.clone(),
+        };
+        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
+        planned.plan.fault = self.config.fault;
+        if given.traced {
+            planned.plan.trace = Some(evidence::trace_filter(given.policy.mode, &planned.reported_calls));
+        }
+        if let Some(landlock) = &mut planned.plan.landlock {
+            landlock.audit = given.audited;
+        }
+        Ok(planned)
     }
 
     /// Whether this command is traced. The supervisor's thread then starts while the sandbox is built.

@@ -13,6 +13,7 @@ mod launch;
 mod layered;
 mod outlet;
 mod placeholders;
+mod plans;
 mod pty;
 mod report;
 mod sessions;
@@ -47,6 +48,7 @@ pub struct SandboxedExecutor {
     shell: Result<std::path::PathBuf, String>,
     engine: Engine,
     host: HostState,
+    plans: plans::Plans,
     audit: Audit,
     sessions: Sessions,
 }
@@ -90,6 +92,7 @@ impl SandboxedExecutor {
             environment,
             shell,
             engine,
+            plans: plans::Plans::default(),
             host: HostState::detect(config.launcher.clone())?,
             audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
