@@ -105,13 +105,20 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
             // The command may run already, so a refusal here cannot be told as one of building: the sandbox ends without
             // a word, which the host reports as lost.
             let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
-            if unused.is_some_and(|unused| !bare || !sandbox.has_executed(&unused)) {
-                kernel::exit_now(0);
+            match unused {
+                // Taking the host's tree apart waits for every processor, a millisecond and more: while nothing is
+                // wanted, or else at the end of this process, when all has been told.
+                None => std::mem::forget(foundation),
+                Some(unused) => {
+                    drop(foundation);
+                    if !bare || !sandbox.has_executed(&unused) {
+                        kernel::exit_now(0);
+                    }
+                }
             }
             if bare {
                 tell(&sandbox.socket, &Event::Started);
             }
-            drop(foundation);
             sandbox.supervise(bare);
         }
         Err(failure) => tell(&socket, &Event::Failed(failure)),

@@ -119,6 +119,10 @@ impl RunContext {
         if !self.aftermath.is_due() {
             return Vec::new();
         }
+        if self.views.source.is_unchanged(&self.policy) {
+            self.aftermath.is_as_before();
+            return Vec::new();
+        }
         let aftermath = Arc::clone(&self.aftermath);
         match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
             Ok(facts) => facts,
