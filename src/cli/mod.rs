@@ -25,6 +25,13 @@ use exit::Failure;
 
 /// Parses the arguments, does what they ask, and says how it went.
 pub(crate) fn main() -> ExitCode {
+    // The status of a panic is nobody's: scripts know 125. What it was has been said by then.
+    std::panic::catch_unwind(parse_and_do).unwrap_or_else(|_| {
+        Failure::cannot("this is a defect of stockade itself; please report the lines above").report()
+    })
+}
+
+fn parse_and_do() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return bad_usage(&error),

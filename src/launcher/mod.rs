@@ -7,6 +7,8 @@ mod command;
 mod dev;
 mod domain;
 mod early;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod init;
 mod mount_point;
 mod mounts;
@@ -22,6 +24,8 @@ mod wire;
 pub(crate) use client::{LauncherClient, RunChannel};
 pub use client::{LauncherError, LauncherPath};
 pub use early::start_early;
+#[cfg(any(test, fuzzing))]
+pub use fuzzing::launcher as fuzz;
 pub use probe::Probe;
 pub(crate) use protocol::{Call, Control, Event, Exit, Terminal};
 pub use server::enter;

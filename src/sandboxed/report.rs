@@ -14,6 +14,7 @@ use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
+use crate::executor::blocking::blocking;
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
@@ -110,7 +111,7 @@ impl RunContext {
             return Vec::new();
         }
         let aftermath = Arc::clone(&self.aftermath);
-        match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
+        match blocking(move || aftermath.look().to_vec()).await {
             Ok(facts) => facts,
             Err(error) => vec![format!("what the command created could not be looked at: {error}")],
         }
