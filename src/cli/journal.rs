@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use stockade::approval::escape_line;
 use stockade::journal::{Answer, Command, Ended, Entry, Filter, Follow, Record, read_all, verify};
 
+use super::exit::say;
 use super::args::{JournalCommand, ShowArgs, VerifyJournalArgs};
 use super::exit::Failure;
 
@@ -90,7 +91,7 @@ fn print(
         Ok(_) if json => writeln!(out, "{line}").and_then(|()| out.flush()),
         Ok(record) => write!(out, "{}", shown(&record)).and_then(|()| out.flush()),
         Err(error) => {
-            eprintln!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
+            say!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
             Ok(())
         }
     }

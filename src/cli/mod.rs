@@ -35,6 +35,13 @@ pub(crate) fn begins_a_sandbox(mut arguments: impl Iterator<Item = OsString>) ->
 
 /// Parses the arguments, does what they ask, and says how it went.
 pub(crate) fn main() -> ExitCode {
+    // The status of a panic is nobody's: scripts know 125. What it was has been said by then.
+    std::panic::catch_unwind(parse_and_do).unwrap_or_else(|_| {
+        Failure::cannot("this is a defect of stockade itself; please report the lines above").report()
+    })
+}
+
+fn parse_and_do() -> ExitCode {
     let command = match parse() {
         Ok(command) => command,
         Err(error) => return bad_usage(&error),

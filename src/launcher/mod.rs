@@ -10,6 +10,8 @@ mod dev;
 mod domain;
 mod early;
 mod idle;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod init;
 mod locate;
 mod mount_point;
@@ -28,6 +30,8 @@ pub(crate) use channel::RunChannel;
 pub(crate) use client::LauncherClient;
 pub use early::start_early;
 pub use locate::{LauncherError, LauncherPath};
+#[cfg(any(test, fuzzing))]
+pub use fuzzing::launcher as fuzz;
 pub use probe::Probe;
 pub(crate) use protocol::{Call, Control, Event, Exit, Terminal};
 pub use server::enter;

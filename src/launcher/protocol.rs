@@ -9,7 +9,22 @@ use std::ffi::CString;
 use serde::{Deserialize, Serialize};
 
 use super::SetupFailure;
+use super::wire::Message;
 use crate::plan::{SandboxPlan, Shape};
+
+/// Most bytes of a request: more than the largest plan, and more arguments and environment than any kernel takes.
+const MOST: usize = 256 << 20;
+
+impl Message for Request {
+    const MOST: usize = MOST;
+}
+
+impl Message for Order {
+    const MOST: usize = MOST;
+}
+
+impl Message for Event {}
+impl Message for Control {}
 
 /// From the host to the launcher.
 #[derive(Debug, Serialize, Deserialize)]

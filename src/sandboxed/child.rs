@@ -105,7 +105,7 @@ fn exit_report(exit: Exit) -> ExitReport {
         resources: Some(ResourceUse {
             user: Duration::from_micros(exit.cpu_micros.0),
             system: Duration::from_micros(exit.cpu_micros.1),
-            max_resident: exit.max_rss_kib * 1024,
+            max_resident: exit.max_rss_kib.saturating_mul(1024),
         }),
     }
 }

@@ -16,6 +16,7 @@ use super::sessions::SessionTmp;
 use crate::denial::audit::AuditLog;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
+use crate::executor::blocking::blocking;
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
@@ -124,7 +125,7 @@ impl RunContext {
             return Vec::new();
         }
         let aftermath = Arc::clone(&self.aftermath);
-        match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
+        match blocking(move || aftermath.look().to_vec()).await {
             Ok(facts) => facts,
             Err(error) => vec![format!("what the command created could not be looked at: {error}")],
         }
