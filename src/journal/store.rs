@@ -206,7 +206,8 @@ impl Journal {
         let numbers = rotated(&self.path).map_err(self.io("its directory cannot be read"))?;
         // Nothing is ever written over.
         let next = numbers.last().map_or(Some(1), |last| last.checked_add(1));
-        let next = next.ok_or_else(|| self.io("there is no number left to rotate it to")(io::ErrorKind::Other.into()))?;
+        let next =
+            next.ok_or_else(|| self.io("there is no number left to rotate it to")(io::ErrorKind::Other.into()))?;
         let renamed = std::fs::rename(&self.path, rotated_path(&self.path, next));
         renamed.map_err(self.io("the full file cannot be renamed"))?;
         let fresh = self.file()?;

@@ -23,6 +23,10 @@ impl Message for Order {
     const MOST: usize = MOST;
 }
 
+/// Arguments and environment may be as large as the kernel takes.
+impl Message for Call {
+    const MOST: usize = Order::MOST;
+}
 impl Message for Event {}
 impl Message for Control {}
 

@@ -274,7 +274,8 @@ mod tests {
         for count in [1, MAX_FDS, MAX_FDS + 1, 40] {
             let fds = vec![writer.as_raw_fd(); count];
             let control = [ControlMessage::ScmRights(&fds)];
-            sendmsg::<SockaddrStorage>(a.as_raw_fd(), &[IoSlice::new(&[7])], &control, MsgFlags::empty(), None).unwrap();
+            sendmsg::<SockaddrStorage>(a.as_raw_fd(), &[IoSlice::new(&[7])], &control, MsgFlags::empty(), None)
+                .unwrap();
             assert!(matches!(receive::<u32>(&b), Err(WireError::Malformed)), "{count}");
         }
         drop(writer);

@@ -49,6 +49,9 @@ pub enum PlanError {
         /// What was refused on the way.
         refusals: Vec<SetupFailure>,
     },
+    /// What stands beneath `/` is granted by name, and cannot be listed.
+    #[error("the root directory cannot be listed, so Landlock cannot grant what stands in it: {0}; make / readable")]
+    Root(#[source] std::io::Error),
     /// The filters could not be made.
     #[error(transparent)]
     Seccomp(#[from] SeccompError),

@@ -168,7 +168,8 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             mounts: None,
             proxy_port: None,
             pid_max: None,
-            landlock: landlock::alone(policy, host, input.world, input.session_tmp.as_deref()),
+            landlock: landlock::alone(policy, host, input.world, input.session_tmp.as_deref())
+                .map_err(PlanError::Root)?,
             filters: filters.deny,
             trace: None,
             drop_capabilities: true,
