@@ -8,17 +8,19 @@ mod explain;
 mod journal;
 mod journaled;
 mod mcp;
+mod progress;
 mod raw;
 mod record;
 mod relay;
 mod run;
 mod shell;
 mod terminal;
+mod verify;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use args::{Cli, Command};
 use exit::Failure;
@@ -36,6 +38,12 @@ pub(crate) fn main() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),
         Command::Mcp(policy) => mcp::mcp(&policy),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "stockade", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Probe { arguments } => Ok(stockade::verify::probe(&arguments)),
     };
     done.unwrap_or_else(|failure| failure.report())
 }
