@@ -5,6 +5,8 @@ mod attach;
 mod doctor;
 mod exit;
 mod explain;
+#[cfg(test)]
+mod generated;
 mod journal;
 mod journaled;
 mod mcp;

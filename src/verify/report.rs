@@ -171,7 +171,7 @@ pub const fn meaning(gap: Gap) -> &'static str {
         Gap::ProtectedPaths => {
             "A command can change git hooks and the settings of editors and agents in the workspace, which other programs obey later."
         }
-        Gap::DenyRead => "A command can read the keys, tokens and other secrets that the policy masks.",
+        Gap::DenyRead => "A command can read the keys, tokens and other secrets that the policy masks, and as root what the kernel shows of the whole host.",
         Gap::NetworkUdp => "A command can send datagrams.",
         Gap::NetworkIsolation => {
             "A command has no network of its own: it cannot serve and connect to itself, or it can reach servers on this machine."

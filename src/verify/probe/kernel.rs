@@ -23,7 +23,7 @@ pub(super) fn reach(call: &str) -> Attempt {
     match inert_call(call) {
         None => Err(Refusal::new("this architecture has no such call")),
         Some(errno @ (Errno::EPERM | Errno::EACCES | Errno::ENOSYS | Errno::EAFNOSUPPORT)) => Err(errno.into()),
-        Some(errno) => Ok(format!("{errno:?}")),
+        Some(errno) => Ok(format!("it answers {errno:?}, as it must to these arguments")),
     }
 }
 

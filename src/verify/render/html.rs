@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::{Page, escaped};
-use super::{enforcement, evidence, name, outcome, verdict};
+use super::{enforcement, evidence, gaps, name, outcome, verdict};
 use crate::doctor::Feature;
 use crate::verify::cell::Group;
 use crate::verify::judge::Status;
@@ -16,7 +16,7 @@ pub fn html(report: &Report) -> String {
     header(&mut page, report);
     modes(&mut page, report);
     findings(&mut page, report);
-    gaps(&mut page, report);
+    named_gaps(&mut page, report);
     matrix(&mut page, report);
     features(&mut page, report);
     policies(&mut page, report);
@@ -101,17 +101,17 @@ fn findings(page: &mut Page, report: &Report) {
     page.raw("</ul></section>");
 }
 
-fn gaps(page: &mut Page, report: &Report) {
-    let named: Vec<_> = report.modes.iter().flat_map(|mode| mode.gaps.iter().map(move |gap| (mode.mode, gap))).collect();
+fn named_gaps(page: &mut Page, report: &Report) {
+    let gaps = gaps(report);
     page.raw("<section><h2>Gaps</h2>");
-    if named.is_empty() {
+    if gaps.is_empty() {
         page.element("p", "", "None: this host lets every promise be kept.");
     } else {
         page.element("p", "", "What this host does not let stockade keep. Each result of a command names these.");
         page.raw("<dl class=\"gaps\">");
-        for (mode, gap) in named {
-            page.element("dt", "", &format!("{} ({mode})", gap.name.as_str()));
-            page.element("dd", "", gap.meaning);
+        for (gap, modes, meaning) in gaps {
+            page.element("dt", "", &format!("{} ({modes})", gap.as_str()));
+            page.element("dd", "", meaning);
         }
         page.raw("</dl>");
     }
@@ -169,32 +169,28 @@ const fn class(status: Status) -> &'static str {
 }
 
 fn features(page: &mut Page, report: &Report) {
-    page.raw("<section id=\"host\"><h2>This host</h2><table class=\"features\"><caption>What sandboxes are made of</caption>");
-    page.raw("<thead><tr><th scope=\"col\">Feature</th><th scope=\"col\">Found</th><th scope=\"col\">Without it</th></tr>");
-    page.raw("</thead><tbody>");
-    for feature in &report.host.features {
-        feature_row(page, feature);
+    let (there, missing): (Vec<&Feature>, Vec<&Feature>) =
+        report.host.features.iter().partition(|feature| feature.present);
+    page.raw("<section id=\"host\"><h2>This host</h2><h3>There</h3><ul class=\"there\">");
+    for feature in there {
+        page.raw("<li>");
+        page.element("b", "", feature.name);
+        page.element("span", "evidence", &feature.found);
+        page.raw("</li>");
     }
-    page.raw("</tbody></table></section>");
-}
-
-fn feature_row(page: &mut Page, feature: &Feature) {
-    page.raw("<tr>");
-    page.raw("<th scope=\"row\">");
-    page.text(feature.name);
-    page.raw("</th>");
-    let class = if feature.present { "kept" } else { "gap" };
-    page.raw(&format!("<td class=\"{class}\" data-mode=\"found\">"));
-    page.element("b", "", if feature.present { "there" } else { "missing" });
-    page.element("span", "evidence", &feature.found);
-    page.raw("</td><td data-mode=\"without it\">");
-    if let Some(lost) = &feature.lost {
-        page.text(&format!("lost: {lost}"));
+    page.raw("</ul>");
+    if !missing.is_empty() {
+        page.raw("<h3>Missing</h3><dl class=\"gaps\">");
     }
-    if let Some(remedy) = &feature.remedy {
-        page.element("span", "evidence", &format!("to get it: {remedy}"));
+    for feature in &missing {
+        page.element("dt", "", &format!("{}: {}", feature.name, feature.found));
+        for (word, what) in [("Lost", &feature.lost), ("To get it", &feature.remedy)] {
+            if let Some(what) = what {
+                page.element("dd", "", &format!("{word}: {what}"));
+            }
+        }
     }
-    page.raw("</td></tr>");
+    page.raw(if missing.is_empty() { "</section>" } else { "</dl></section>" });
 }
 
 fn policies(page: &mut Page, report: &Report) {

@@ -11,7 +11,7 @@ pub use text::text;
 
 use super::judge::Status;
 use super::report::{CellReport, CellResult, Report};
-use crate::executor::Enforcement;
+use crate::executor::{Enforcement, Gap};
 
 /// The verdict in one sentence.
 fn verdict(report: &Report) -> String {
@@ -26,6 +26,18 @@ fn verdict(report: &Report) -> String {
         (1, _, _) => "One promise is NOT kept on this host.".to_owned(),
         (many, _, _) => format!("{many} promises are NOT kept on this host."),
     }
+}
+
+/// Each gap once, with the modes that have it.
+fn gaps(report: &Report) -> Vec<(Gap, String, &'static str)> {
+    let mut merged: Vec<(Gap, String, &'static str)> = Vec::new();
+    for (mode, gap) in report.modes.iter().flat_map(|mode| mode.gaps.iter().map(move |gap| (mode.mode, gap))) {
+        match merged.iter_mut().find(|(name, _, _)| *name == gap.name) {
+            Some((_, modes, _)) => modes.push_str(&format!(", {mode}")),
+            None => merged.push((gap.name, mode.to_string(), gap.meaning)),
+        }
+    }
+    merged
 }
 
 const fn enforcement(enforcement: Enforcement) -> &'static str {

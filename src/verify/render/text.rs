@@ -4,14 +4,13 @@
 
 use std::fmt::Write as _;
 
-use super::{enforcement, evidence, name, outcome, verdict};
+use super::{enforcement, evidence, gaps, name, outcome, verdict};
 use crate::approval::escape_line;
+use crate::executor::Gap;
 use crate::verify::cell::{Group, Outcome};
 use crate::verify::judge::Status;
 use crate::verify::report::{CellReport, ModeReport, Report};
 
-/// Width of the first column.
-const NAMES: usize = 62;
 /// Width of a column of a mode.
 const MODE: usize = 18;
 
@@ -24,15 +23,16 @@ pub fn text(report: &Report) -> String {
         text.push_str(&summary(mode));
     }
     text.push('\n');
-    text.push_str(&head(report));
+    let names = report.cells.iter().map(|cell| name(cell).chars().count()).max().unwrap_or(0) + 4;
+    text.push_str(&head(report, names));
     for group in Group::ALL {
         let mut cells = report.cells.iter().filter(|cell| cell.group == group).peekable();
         if cells.peek().is_some() {
             text.push_str(&format!("{}\n", group.title()));
         }
-        cells.for_each(|cell| text.push_str(&row(cell)));
+        cells.for_each(|cell| text.push_str(&row(cell, names)));
     }
-    text.push_str(&gaps(report));
+    text.push_str(&named_gaps(report));
     text.push_str(&findings(report));
     text.push_str(&unproven(report));
     text.push_str(&format!("\n{} ({:.1} s)\n", verdict(report), seconds(report)));
@@ -61,17 +61,17 @@ fn summary(mode: &ModeReport) -> String {
     format!("  {:<MODE$} {state}\n", mode.mode.as_str())
 }
 
-fn head(report: &Report) -> String {
-    let mut line = format!("{:<NAMES$}", "");
+fn head(report: &Report, names: usize) -> String {
+    let mut line = " ".repeat(names);
     for mode in report.modes.iter().filter(|mode| mode.refused.is_none()) {
         write!(line, "{:<MODE$}", mode.mode.as_str()).unwrap_or_default();
     }
     format!("{}without stockade\n", line)
 }
 
-fn row(cell: &CellReport) -> String {
+fn row(cell: &CellReport, names: usize) -> String {
     let mark = if cell.results.iter().any(|result| result.status == Status::Broken) { "!" } else { " " };
-    let mut line = format!("{mark} {:<width$}", name(cell), width = NAMES - 2);
+    let mut line = format!("{mark} {:<width$}", name(cell), width = names - 2);
     for result in &cell.results {
         let short = match result.status {
             Status::Kept => result.evidence.outcome.as_str(),
@@ -83,13 +83,9 @@ fn row(cell: &CellReport) -> String {
     format!("{}{}\n", line, cell.control.outcome.as_str())
 }
 
-fn gaps(report: &Report) -> String {
-    let mut text = String::new();
-    for mode in &report.modes {
-        for gap in &mode.gaps {
-            text.push_str(&format!("  {} under {}: {}\n", gap.name.as_str(), mode.mode, gap.meaning));
-        }
-    }
+fn named_gaps(report: &Report) -> String {
+    let line = |(gap, modes, meaning): (Gap, String, &str)| format!("  {} ({modes})\n      {meaning}\n", gap.as_str());
+    let text: String = gaps(report).into_iter().map(line).collect();
     if text.is_empty() { text } else { format!("\nGaps: what this host does not let stockade keep\n{text}") }
 }
 

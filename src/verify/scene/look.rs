@@ -46,21 +46,25 @@ impl Scene {
             (_, true, _) if ok || tells_by_itself(cell.act) => Outcome::Lands,
             (None, false, false) => Outcome::NoAnswer,
             (Some(_), false, false) if ok && private => Outcome::Private,
-            (Some(_), false, false) if !ok => Outcome::Refused,
+            // A daemon that was started, and ended with its command.
+            (Some(_), false, false) if !ok || cell.act == Act::Outlive => Outcome::Refused,
             _ => Outcome::Unclear,
         };
         let inside = match (said, self.unprepared.get(&number)) {
             (_, Some(why)) => why.clone(),
             (None, None) => "no answer".to_owned(),
-            (Some(said), None) if said.ok && said.detail.is_empty() => "succeeded".to_owned(),
-            (Some(said), None) if said.ok && said.detail == self.facts.token => "read the secret".to_owned(),
-            (Some(said), None) if said.ok => format!("succeeded: {}", said.detail),
+            (Some(said), None) if said.ok && said.detail.is_empty() => "no error".to_owned(),
+            (Some(said), None) if said.ok && said.detail == self.facts.token => match cell.act {
+                Act::File(FileAct::Execute, _) => "it ran".to_owned(),
+                _ => "the content was read".to_owned(),
+            },
             (Some(said), None) => said.detail.clone(),
         };
         let host = match () {
             () if !tells_by_itself(cell.act) => "",
-            () if landed => "changed as it says",
-            () if changed => "changed",
+            () if landed && cell.act == Act::Outlive => "it went on (and was ended by verify)",
+            () if landed => "shows it",
+            () if changed => "changed otherwise",
             () => "as it was",
         };
         Seen { outcome, inside, host }
