@@ -119,8 +119,10 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
 const INNER: &[(&str, &str)] = &[("network", "rules")];
 
 /// Rooms that only these may know: nobody but they may name them.
-const PRIVATE: &[(&str, &[&str])] =
-    &[("kernel", &["launcher", "denial/trace", "denial/audit", "host", "sandboxed/pty.rs", "verify/probe", "verify/scene"])];
+const PRIVATE: &[(&str, &[&str])] = &[(
+    "kernel",
+    &["launcher", "denial/trace", "denial/audit", "host", "sandboxed/pty.rs", "verify/probe", "verify/scene"],
+)];
 
 /// One source file, as tokens: comments are gone, strings are literals.
 struct Source {

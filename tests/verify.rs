@@ -205,11 +205,12 @@ fn a_program_under_tmp_verifies_too() {
 #[test]
 fn wrong_usage_and_places_are_said() {
     let prompt = Prompt::of(user::User::current());
+    let missing = prompt.root().join("missing").display().to_string();
     for (args, code, words) in [
         (&["verify", "--json", "--html", "x"] as &[&str], 2, "cannot be used with"),
         (&["verify", "--policy", "no-such-policy"], 2, "no-such-policy"),
         (&["verify", "--workspace", "/tmp"], 125, "a sandbox has a /tmp of its own"),
-        (&["verify", "--workspace", "/nonexistent"], 125, "/nonexistent"),
+        (&["verify", "--workspace", &missing], 125, &missing),
         (&["probe"], 2, "stockade verify"),
         (&["completions", "klingon"], 2, "klingon"),
     ] {

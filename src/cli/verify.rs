@@ -40,7 +40,8 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, Failure> {
 
 fn as_json(report: &Report) -> Result<String, Failure> {
     let text = serde_json::to_string(report);
-    text.map(|text| text + "\n").map_err(|error| Failure::cannot(format!("the report cannot be written as JSON: {error}")))
+    text.map(|text| text + "\n")
+        .map_err(|error| Failure::cannot(format!("the report cannot be written as JSON: {error}")))
 }
 
 fn failure(error: VerifyError) -> Failure {
@@ -53,7 +54,8 @@ fn failure(error: VerifyError) -> Failure {
 fn options(args: &PolicyArgs) -> Result<Options, Failure> {
     let (host, policy) = (host_paths()?, args.clone());
     let maker: PolicyMaker = Arc::new(move |mode: SandboxMode, workspace, home| {
-        let request = policy_request(&PolicyArgs { mode: Some(mode), workspace: Some(workspace), ..policy.clone() }, &host);
+        let request =
+            policy_request(&PolicyArgs { mode: Some(mode), workspace: Some(workspace), ..policy.clone() }, &host);
         let host = HostPaths { account_home: Some(home), ..host.clone() };
         Ok(Arc::new(LayeredPolicy::new(request, host)?) as Arc<dyn PolicySource>)
     });

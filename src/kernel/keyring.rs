@@ -21,7 +21,6 @@ pub(crate) fn add_process_key(description: &std::ffi::CStr, payload: &[u8]) -> R
     let (kind, text) = (c"user".as_ptr(), description.as_ptr());
     let (bytes, length) = (payload.as_ptr(), payload.len());
     // SAFETY: the two strings are terminated, and the payload is live and as long as it is said to be.
-    let key =
-        unsafe { libc::syscall(libc::SYS_add_key, kind, text, bytes, length, libc::KEY_SPEC_PROCESS_KEYRING) };
+    let key = unsafe { libc::syscall(libc::SYS_add_key, kind, text, bytes, length, libc::KEY_SPEC_PROCESS_KEYRING) };
     Errno::result(key).map(drop)
 }

@@ -171,13 +171,17 @@ pub const fn meaning(gap: Gap) -> &'static str {
         Gap::ProtectedPaths => {
             "A command can change git hooks and the settings of editors and agents in the workspace, which other programs obey later."
         }
-        Gap::DenyRead => "A command can read the keys, tokens and other secrets that the policy masks, and as root what the kernel shows of the whole host.",
+        Gap::DenyRead => {
+            "A command can read the keys, tokens and other secrets that the policy masks, and as root what the kernel shows of the whole host."
+        }
         Gap::NetworkUdp => "A command can send datagrams.",
         Gap::NetworkIsolation => {
             "A command has no network of its own: it cannot serve and connect to itself, or it can reach servers on this machine."
         }
         Gap::UnixSockets => "A command can connect to Unix sockets of services on this machine.",
-        Gap::ProcessIsolation => "A command can see other processes and their arguments, or leave one running when it ends.",
+        Gap::ProcessIsolation => {
+            "A command can see other processes and their arguments, or leave one running when it ends."
+        }
         Gap::Truncate => "A command can empty files that it may not write.",
         Gap::Ioctl => "Requests to devices that a command was handed are not filtered.",
         Gap::Limits => "A limit that the policy sets (processes, memory) is not enforced.",

@@ -20,7 +20,7 @@ use crate::executor::{ExecError, Gap, SandboxReport};
 use crate::host::NamespaceRoute;
 use crate::plan::BackendChoice;
 use crate::policy::{
-    EffectivePolicy, ExplainedRule, Limits, NetworkMode, SandboxMode, explain_path, explain_rules,
+    EffectivePolicy, ExplainedRule, Limits, NetworkMode, PathAccess, SandboxMode, explain_path, explain_rules,
 };
 use crate::sandboxed::{SandboxedConfig, SandboxedExecutor};
 
@@ -257,10 +257,15 @@ impl Ran<'_> {
     /// The rule that allows what the mode by itself would not.
     fn rule(&self, scene: &Scene, cell: &Cell) -> Option<String> {
         let target = scene.facts.target(cell)?;
-        let reads = matches!(cell.act, Act::File(FileAct::Read | FileAct::Execute, _));
         let explained = explain_path(self.policy, &target);
-        let allows = if reads { explained.read } else { explained.write };
-        explained.rule.filter(|_| allows).map(|rule| self.shortened(scene, rule).to_string())
+        let rule = if matches!(cell.act, Act::File(FileAct::Read | FileAct::Execute, _)) {
+            explained.rule.filter(|_| explained.read)
+        } else {
+            let rules = explain_rules(self.policy).into_iter().filter(|_| explained.write);
+            let above = rules.filter(|rule| rule.access == PathAccess::Write && target.starts_with(&rule.path));
+            above.max_by_key(|rule| rule.path.components().count())
+        };
+        rule.map(|rule| self.shortened(scene, rule).to_string())
     }
 
     fn policy_report(&self, scene: &Scene) -> PolicyReport {
@@ -291,9 +296,7 @@ fn denials_of(scene: &Scene, cell: &Cell, denials: &[Denial]) -> Vec<String> {
     let target = scene.facts.target(cell);
     let about = |denial: &&Denial| match (&target, cell.act) {
         (Some(target), _) => denial.path.as_ref() == Some(target),
-        (None, Act::Reach(name)) => {
-            denial.syscall.as_deref() == name.split(' ').next() && denial.path.is_none()
-        }
+        (None, Act::Reach(name)) => denial.syscall.as_deref() == name.split(' ').next() && denial.path.is_none(),
         _ => false,
     };
     let mut said: Vec<String> = denials.iter().filter(about).map(seen_by).collect();

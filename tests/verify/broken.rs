@@ -58,8 +58,12 @@ impl PolicySource for Faulty {
 fn verified(fault: Fault) -> Report {
     let program = PathBuf::from(std::env::var_os("VERIFY_PROGRAM").expect("run by the other tests"));
     let beneath = PathBuf::from(std::env::var_os("VERIFY_BENEATH").expect("run by the other tests"));
-    let maker = move |mode: SandboxMode, workspace: PathBuf, home: PathBuf| -> Result<Arc<dyn PolicySource>, PolicyError> {
-        let host = HostPaths { home: "/nonexistent".into(), account_home: Some(home), tmp: "/tmp".into(), cwd: "/".into() };
+    let maker = move |mode: SandboxMode,
+                      workspace: PathBuf,
+                      home: PathBuf|
+          -> Result<Arc<dyn PolicySource>, PolicyError> {
+        let host =
+            HostPaths { home: "/nonexistent".into(), account_home: Some(home), tmp: "/tmp".into(), cwd: "/".into() };
         let sound = LayeredPolicy::new(PolicyRequest::new(mode, workspace), host)?;
         Ok(Arc::new(Faulty { sound, fault }))
     };
@@ -67,6 +71,9 @@ fn verified(fault: Fault) -> Report {
     options.launcher = LauncherPath::Exact(program.clone());
     options.program = Some(program);
     options.beneath = Some(beneath);
+    if fault == Fault::Nothing {
+        options.environment.pass.insert("AWS_SECRET_ACCESS_KEY".into());
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(verify(&options, |_| {})).unwrap()
 }
@@ -83,6 +90,10 @@ fn with_nothing_every_promise_is_broken() {
     let report = verified(Fault::Nothing);
     assert!(!report.kept);
     let unshaken = |cell: &&CellReport| {
+        // The executor ends what a command leaves under every mode, so that one is not a matter of policies.
+        if cell.id == "outlive-the-command-as-a-daemon" {
+            return false;
+        }
         let landed = cell.control.outcome == Outcome::Lands;
         let promised = cell.results.iter().filter(|result| result.expected != Outcome::Lands);
         landed && promised.clone().any(|result| !matches!(result.status, Status::Broken | Status::NotPromised))

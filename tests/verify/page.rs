@@ -93,7 +93,7 @@ fn the_page_stands_alone() {
             let html = std::fs::read_to_string(&file).unwrap();
             check(&html);
             // The host, the policy, each cell, the gaps in words.
-            for needed in ["user-namespace", "private keys, and hosts they open", "create a file in the workspace"] {
+            for needed in ["user-namespace", "sockets of the host", "create a file in the workspace"] {
                 assert!(html.contains(needed), "{needed}");
             }
             let gap = html.contains("A command can connect to Unix sockets of services on this machine.");

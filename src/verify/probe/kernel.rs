@@ -87,7 +87,11 @@ fn user_namespace() -> Attempt {
     let link = "/proc/self/ns/user";
     let before = fs::read_link(link)?;
     unshare(CloneFlags::CLONE_NEWUSER)?;
-    if fs::read_link(link)? == before { Err(Refusal::new("still in the old one")) } else { Ok("in a new one".to_owned()) }
+    if fs::read_link(link)? == before {
+        Err(Refusal::new("still in the old one"))
+    } else {
+        Ok("in a new one".to_owned())
+    }
 }
 
 fn foreign(table: ForeignTable) -> Attempt {

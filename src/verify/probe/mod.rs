@@ -91,7 +91,9 @@ pub fn probe(arguments: &[OsString]) -> ExitCode {
         [ONE_CELL, root, number] => one_cell(Path::new(root), number),
         [VICTIM, token] => victim::wait_to_be_attacked(token),
         [LINGER, ..] => processes::linger(),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "this command is for stockade itself: see stockade verify")),
+        _ => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "this command is for stockade itself: see stockade verify"))
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -109,11 +111,8 @@ fn facts(root: &Path) -> io::Result<Facts> {
 fn every_cell(root: &Path) -> io::Result<()> {
     let facts = facts(root)?;
     for (number, cell) in cells().iter().enumerate() {
-        let said = if cell.act.in_a_process_of_its_own() {
-            aside(root, number)
-        } else {
-            said(number, attempt(cell, &facts))
-        };
+        let said =
+            if cell.act.in_a_process_of_its_own() { aside(root, number) } else { said(number, attempt(cell, &facts)) };
         say(&said)?;
     }
     Ok(())

@@ -67,7 +67,8 @@ pub(super) fn attempt(cell: &Cell, facts: &Facts) -> Attempt {
         Act::Affinity => affinity(other),
         Act::ResourceLimit => {
             let limit = rustix::process::Rlimit { current: Some(CORE_LIMIT), maximum: Some(CORE_LIMIT) };
-            Ok(rustix::process::prlimit(known(other)?, rustix::process::Resource::Core, limit).map(|_| String::new())?)
+            Ok(rustix::process::prlimit(known(other)?, rustix::process::Resource::Core, limit)
+                .map(|_| String::new())?)
         }
         Act::OutOfMemoryScore => Ok(fs::write(proc(other, "oom_score_adj"), SCORE).map(nothing)?),
         _ => attempt_own(cell.act, facts),

@@ -94,7 +94,12 @@ fn findings(page: &mut Page, report: &Report) {
     for (cell, result) in broken {
         page.raw("<li>");
         page.element("strong", "", &name(cell));
-        page.text(&format!(" under {}: {}, and {} was promised. ", result.mode, outcome(result), result.expected.as_str()));
+        page.text(&format!(
+            " under {}: {}, and {} was promised. ",
+            result.mode,
+            outcome(result),
+            result.expected.as_str()
+        ));
         page.element("span", "evidence", &evidence(result));
         page.raw("</li>");
     }
@@ -242,7 +247,10 @@ const WORDS: &[(&str, &str)] = &[
     ("refused", "It fails, and the host is as it was."),
     ("private", "It succeeds in a place that is the sandbox's own, and the host is as it was."),
     ("gap", "The promise is not kept here, and every result of a command says so by this name."),
-    ("NOT KEPT", "The promise is not kept here, and nothing says so. This is a fault, or a policy that gives more than the mode promises."),
+    (
+        "NOT KEPT",
+        "The promise is not kept here, and nothing says so. This is a fault, or a policy that gives more than the mode promises.",
+    ),
     ("not promised", "The policy in force promises nothing of it."),
     ("not on this host", "It should work and does not, with or without stockade."),
     ("unclear", "What the command says of itself and what the host shows do not agree."),

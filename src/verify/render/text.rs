@@ -107,6 +107,8 @@ fn unproven(report: &Report) -> String {
     let count = report.cells.iter().filter(|cell| !cell.proven() && cell.control.outcome != Outcome::NoAnswer).count();
     match count {
         0 => String::new(),
-        _ => format!("\n{count} operations are refused to this user without stockade as well, or are not to be had here.\n"),
+        _ => format!(
+            "\n{count} operations are refused to this user without stockade as well, or are not to be had here.\n"
+        ),
     }
 }

@@ -67,15 +67,8 @@ impl Scene {
             token,
             root,
         };
-        let mut scene = Self {
-            dir,
-            facts,
-            cells: cells(),
-            processes,
-            services,
-            before: Vec::new(),
-            unprepared: BTreeMap::new(),
-        };
+        let mut scene =
+            Self { dir, facts, cells: cells(), processes, services, before: Vec::new(), unprepared: BTreeMap::new() };
         scene.prepare_all()?;
         Ok(scene)
     }

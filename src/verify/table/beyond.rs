@@ -41,10 +41,7 @@ fn shared() -> Vec<Cell> {
     vec![
         refused(Group::Ipc, "send to a System V message queue", OF_THE_HOST, Act::MessageQueue),
         refused(Group::Ipc, "send to a POSIX message queue", OF_THE_HOST, Act::PosixQueue),
-        excused(
-            Gap::ProcessIsolation,
-            refused(Group::Keyrings, "see in /proc/keys a key", SAME_USER, Act::HostKeys),
-        ),
+        excused(Gap::ProcessIsolation, refused(Group::Keyrings, "see in /proc/keys a key", SAME_USER, Act::HostKeys)),
     ]
 }
 
@@ -56,10 +53,7 @@ fn network() -> Vec<Cell> {
             Gap::NetworkIsolation,
             refused(Group::Network, "connect to a TCP server on 127.0.0.1", OF_THE_HOST, Act::TcpConnect),
         ),
-        excused(
-            Gap::NetworkUdp,
-            refused(Group::Network, "send a datagram to 127.0.0.1", OF_THE_HOST, Act::UdpSend),
-        ),
+        excused(Gap::NetworkUdp, refused(Group::Network, "send a datagram to 127.0.0.1", OF_THE_HOST, Act::UdpSend)),
         refused(Group::Network, "open a raw socket", "", Act::RawSocket),
         refused(Group::Network, "open a packet socket", "", Act::PacketSocket),
         refused(Group::Network, "listen to audit records by netlink", "", Act::AuditSocket),

@@ -78,8 +78,8 @@ pub(super) fn cells() -> Vec<Cell> {
 
 fn workspace() -> Vec<Cell> {
     let mut all: Vec<Cell> = [
-        Create, Write, Append, Truncate, Rename, Exchange, HardLink, Symlink, Remove, Mkdir, Rmdir, Mkfifo, Chmod, Chown,
-        Utimes, Xattr,
+        Create, Write, Append, Truncate, Rename, Exchange, HardLink, Symlink, Remove, Mkdir, Rmdir, Mkfifo, Chmod,
+        Chown, Utimes, Xattr,
     ]
     .into_iter()
     .map(writable)
@@ -95,8 +95,22 @@ fn workspace() -> Vec<Cell> {
 
 fn elsewhere() -> Vec<Cell> {
     let mut all: Vec<Cell> = [
-        Create, Write, Append, Truncate, Rename, Exchange, HardLink, LinkIntoWorkspace, Symlink, Remove, Mkdir, Rmdir,
-        Mkfifo, MknodDevice, SetUserId, WriteThroughSymlink,
+        Create,
+        Write,
+        Append,
+        Truncate,
+        Rename,
+        Exchange,
+        HardLink,
+        LinkIntoWorkspace,
+        Symlink,
+        Remove,
+        Mkdir,
+        Rmdir,
+        Mkfifo,
+        MknodDevice,
+        SetUserId,
+        WriteThroughSymlink,
     ]
     .into_iter()
     .map(outside)

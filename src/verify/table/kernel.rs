@@ -42,15 +42,8 @@ const NAMESPACES: &[&str] = &[
     "setns",
 ];
 
-const PROCESSES: &[&str] = &[
-    "ptrace",
-    "process_vm_readv",
-    "process_vm_writev",
-    "process_madvise",
-    "process_mrelease",
-    "pidfd_getfd",
-    "kcmp",
-];
+const PROCESSES: &[&str] =
+    &["ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "process_mrelease", "pidfd_getfd", "kcmp"];
 
 const KEYRINGS: &[&str] = &["keyctl", "add_key", "request_key"];
 
@@ -87,8 +80,7 @@ const KERNEL: &[&str] = &[
 
 const TERMINAL: &[&str] = &["TIOCSTI", "TIOCSTI with high bits set", "TIOCLINUX", "TIOCSETD", "TIOCCONS"];
 
-const PRIVILEGES: &[&str] =
-    &["openat of a set-user-ID file", "mknodat of a set-user-ID file", "fchmod to set-user-ID"];
+const PRIVILEGES: &[&str] = &["openat of a set-user-ID file", "mknodat of a set-user-ID file", "fchmod to set-user-ID"];
 
 const FAMILIES: &[&str] = &[
     "socket vsock",
