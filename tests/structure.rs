@@ -89,7 +89,15 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
     // Asks the host by building real sandboxes and says what it found.
     (
         "doctor",
-        &[("executor", All), ("host", All), ("launcher", All), ("plan", All), ("policy", All), ("sandboxed", All)],
+        &[
+            ("executor", All),
+            ("host", All),
+            ("launcher", All),
+            ("plan", All),
+            ("policy", All),
+            ("sandboxed", All),
+            ("denial", Data(&["AuditState"])),
+        ],
     ),
     // Tries every promise on this host, with and without a sandbox.
     (

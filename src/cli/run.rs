@@ -155,6 +155,7 @@ pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConf
     config.require_full = args.require == Require::Full;
     config.backend = args.backend.into();
     config.trace = args.trace.into();
+    config.audit = args.audit.into();
     config.environment = environment(args);
     config
 }

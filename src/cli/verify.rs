@@ -66,6 +66,7 @@ fn options(args: &PolicyArgs) -> Result<Options, Failure> {
     options.backend = args.backend.into();
     options.require_full = args.require == Require::Full;
     options.trace = args.trace.into();
+    options.audit = args.audit.into();
     options.environment = environment(args);
     options.beneath.clone_from(&args.workspace);
     Ok(options)

@@ -9,9 +9,11 @@ use nix::sys::signal::Signal;
 
 use super::PolicySource;
 use super::aftermath::Aftermath;
+use super::audited::AuditedRun;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
+use crate::denial::audit::AuditLog;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
 use crate::executor::engine::Outcome;
@@ -26,6 +28,9 @@ pub(super) struct RunContext {
     pub(super) aftermath: Arc<Aftermath>,
     pub(super) planned: Planned,
     pub(super) trace: Option<TraceHandle>,
+    /// The audit log, until it is known which process it is to collect for.
+    pub(super) audit_log: Option<Arc<AuditLog>>,
+    pub(super) audited: Option<AuditedRun>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
     /// Our side of the command's terminal, when it was started on one.
@@ -85,6 +90,11 @@ impl RunContext {
             }
         });
         let mut record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+        if let Some(audited) = self.audited.take() {
+            let (seen, told) = audited.finish().await;
+            record.observations.extend(seen);
+            notes.extend(told);
+        }
         if let Some(outlet) = self.outlet.take() {
             let (refused, uncounted) = outlet.close().await;
             record.observations.extend(refused);

@@ -11,7 +11,7 @@ use crate::executor::ExecError;
 use crate::launcher::LauncherPath;
 use crate::plan::BackendChoice;
 use crate::policy::{PolicyError, SandboxMode};
-use crate::sandboxed::{PolicySource, TraceChoice};
+use crate::sandboxed::{AuditChoice, PolicySource, TraceChoice};
 
 /// Makes the policies of one mode for a workspace and a home directory, in this order, that are thrown away afterwards.
 /// The secrets of that home must be masked as those of the user's own are
@@ -32,6 +32,8 @@ pub struct Options {
     pub require_full: bool,
     /// Record refusals as the kernel sees them.
     pub trace: TraceChoice,
+    /// Read the kernel's audit records of them.
+    pub audit: AuditChoice,
     /// What of the inherited environment reaches commands.
     pub environment: EnvironmentPolicy,
     /// Where the launcher is.
@@ -52,6 +54,7 @@ impl Options {
             backend: BackendChoice::Auto,
             require_full: false,
             trace: TraceChoice::Auto,
+            audit: AuditChoice::Auto,
             environment: EnvironmentPolicy::default(),
             launcher: LauncherPath::Auto,
             program: None,

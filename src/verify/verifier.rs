@@ -175,6 +175,7 @@ impl Verifier<'_> {
         config.backend = self.options.backend;
         config.require_full = self.options.require_full;
         config.trace = self.options.trace;
+        config.audit = self.options.audit;
         config.environment = self.options.environment.clone();
         config.launcher = self.options.launcher.clone();
         let mut inherited: crate::environment::Variables = std::env::vars_os().collect();
