@@ -5,21 +5,25 @@ mod attach;
 mod doctor;
 mod exit;
 mod explain;
+#[cfg(test)]
+mod generated;
 mod journal;
 mod journaled;
 mod mcp;
+mod progress;
 mod raw;
 mod record;
 mod relay;
 mod run;
 mod shell;
 mod terminal;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use args::{Cli, Command, RunAlone};
 use exit::Failure;
@@ -53,6 +57,12 @@ fn parse_and_do() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),
         Command::Mcp(policy) => mcp::mcp(&policy),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "stockade", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Probe { arguments } => Ok(stockade::verify::probe(&arguments)),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

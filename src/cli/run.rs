@@ -197,16 +197,21 @@ pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConf
     config.backend = args.backend.into();
     config.trace = args.trace.into();
     config.audit = args.audit.into();
-    config.environment = EnvironmentPolicy {
-        set: args.env.iter().cloned().collect(),
-        pass: args.pass_env.iter().cloned().collect(),
-        terminal_defaults: false,
-    };
+    config.environment = environment(args);
     config
 }
 
+/// What of the environment reaches commands, as the options say.
+pub(crate) fn environment(args: &PolicyArgs) -> EnvironmentPolicy {
+    EnvironmentPolicy {
+        set: args.env.iter().cloned().collect(),
+        pass: args.pass_env.iter().cloned().collect(),
+        terminal_defaults: false,
+    }
+}
+
 /// Options that contradict each other are bad usage; a policy that is wrong, or wrong for this host, is not.
-fn policy_failure(error: PolicyError) -> Failure {
+pub(crate) fn policy_failure(error: PolicyError) -> Failure {
     match error {
         PolicyError::Conflict { .. } | PolicyError::NoSuchPolicy { .. } => Failure::usage(error.to_string()),
         _ => Failure::cannot(format!("policy: {error}")),
