@@ -11,12 +11,16 @@ use super::error::PolicyError;
 use super::mode::edit_distance;
 use super::{PolicyFile, SandboxMode};
 
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 9] = [
     ("read-only", include_str!("../../policies/read-only.toml")),
     ("workspace-write", include_str!("../../policies/workspace-write.toml")),
     ("danger-full-access", include_str!("../../policies/danger-full-access.toml")),
     ("rust", include_str!("../../policies/rust.toml")),
     ("node", include_str!("../../policies/node.toml")),
+    ("python", include_str!("../../policies/python.toml")),
+    ("go", include_str!("../../policies/go.toml")),
+    ("ci", include_str!("../../policies/ci.toml")),
+    ("untrusted-tests", include_str!("../../policies/untrusted-tests.toml")),
 ];
 
 /// What both confining modes share: masked secrets, private directories, protected names, limits.
