@@ -8,6 +8,7 @@ mod dev;
 mod domain;
 mod early;
 mod init;
+mod lookups;
 mod mount_point;
 mod mounts;
 mod probe;

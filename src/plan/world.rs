@@ -22,6 +22,9 @@ pub trait World {
     /// What stands directly beneath `/`.
     fn top_level(&self) -> Vec<PathBuf>;
 
+    /// The file that resolvers read (`/etc/resolv.conf`), every symbolic link resolved; `None` where there is none.
+    fn resolver_settings(&self) -> Option<PathBuf>;
+
     /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
     fn socket_names(&self) -> BTreeSet<PathBuf>;
 
@@ -47,6 +50,10 @@ impl World for HostWorld {
         let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort_unstable();
         paths
+    }
+
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        std::fs::canonicalize("/etc/resolv.conf").ok()
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {

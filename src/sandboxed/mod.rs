@@ -10,6 +10,7 @@ mod evidence;
 mod host_state;
 mod launch;
 mod layered;
+mod lookups;
 mod outlet;
 mod placeholders;
 mod pty;
