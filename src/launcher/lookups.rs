@@ -100,12 +100,18 @@ mod tests {
             .concat()
     }
 
+    /// On a port that everybody may have.
+    fn server_and_client() -> (NameServer, UdpSocket) {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        client.connect(socket.local_addr().unwrap()).unwrap();
+        (NameServer { socket, told: BTreeSet::new() }, client)
+    }
+
     #[test]
     fn a_question_is_refused_and_told_once() {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let mut server = NameServer { socket, told: BTreeSet::new() };
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        client.connect(server.socket.local_addr().unwrap()).unwrap();
+        let (mut server, client) = server_and_client();
         let mut told = Vec::new();
         for name in [&b"\x01a\x04test"[..], b"\x01A\x04TEST", b"\x01b\x04test"] {
             client.send(&query(name)).unwrap();
@@ -132,11 +138,7 @@ mod tests {
 
     #[test]
     fn the_list_of_the_told_is_bounded() {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        socket.set_nonblocking(true).unwrap();
-        let mut server = NameServer { socket, told: BTreeSet::new() };
-        let client = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        client.connect(server.socket.local_addr().unwrap()).unwrap();
+        let (mut server, client) = server_and_client();
         let mut told = 0;
         for turn in 0..100 {
             client.send(&query(&[2, turn + 1, b'x'])).unwrap();
