@@ -144,7 +144,7 @@ const HOSTS: &[Host] = &[
 ];
 
 /// The filter program, built for this test and executable for everybody.
-fn refuse_program(directory: &Path) -> PathBuf {
+pub(super) fn refuse_program(directory: &Path) -> PathBuf {
     let program = directory.join("refuse");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fallback/refuse.c");
     let built =
