@@ -123,6 +123,8 @@ pub(crate) enum Event {
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.
     ProxySocket,
+    /// A name was looked up, which is refused: the question as it was asked (RFC 1035, header first).
+    Lookup(Vec<u8>),
     /// The command has a pseudo-terminal; the side that a person sits at comes as a descriptor.
     Terminal,
     /// The command has ended and nothing of it is left.

@@ -27,6 +27,9 @@ pub trait World {
     /// When it cannot be listed: what was left out would be refused to every command, which would look like a denial.
     fn top_level(&self) -> std::io::Result<Vec<PathBuf>>;
 
+    /// The file that resolvers read (`/etc/resolv.conf`), every symbolic link resolved; `None` where there is none.
+    fn resolver_settings(&self) -> Option<PathBuf>;
+
     /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
     fn socket_names(&self) -> BTreeSet<PathBuf>;
 
@@ -53,6 +56,10 @@ impl World for HostWorld {
             look::list(Path::new("/"))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
         paths.sort_unstable();
         Ok(paths)
+    }
+
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        std::fs::canonicalize("/etc/resolv.conf").ok()
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {

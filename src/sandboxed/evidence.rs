@@ -37,7 +37,7 @@ pub(super) fn mechanisms(planned: &Planned) -> (FileBackend, NetBackend) {
 }
 
 /// The run as the supervisor has to know it.
-pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
+pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned, started: Instant) -> Watch {
     let plan = &planned.plan;
     let landlock = plan.landlock.as_ref();
     let (files, network) = mechanisms(planned);
@@ -54,7 +54,7 @@ pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
         network,
         open_ports: Vec::new(),
         signals,
-        started: Instant::now(),
+        started,
     }
 }
 

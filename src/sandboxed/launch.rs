@@ -17,6 +17,7 @@ use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::plans::Given;
@@ -128,6 +129,7 @@ impl SandboxedExecutor {
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;
+        let began = std::time::Instant::now();
         let untraced = self.config.trace == TraceChoice::Auto && !self.host.traceable();
         Ok(RunContext {
             policy: Arc::clone(policy),
@@ -137,6 +139,8 @@ impl SandboxedExecutor {
             audit_log: None,
             audited: None,
             outlet,
+            began,
+            lookups: Lookups::since(began),
             terminal: None,
             untraced,
             views,
@@ -215,7 +219,10 @@ impl SandboxedExecutor {
             context.audit_log = self.audit.log()?;
         }
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
-            Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher, Arc::clone(&context.aftermath)))),
+            Ok(Ok(())) => {
+                let (aftermath, lookups) = (Arc::clone(&context.aftermath), context.lookups.clone());
+                Ok(Ok(SandboxChild::new(channel, launcher, aftermath, lookups)))
+            }
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
@@ -239,7 +246,7 @@ impl SandboxedExecutor {
                 Ok((Event::Listener, mut fds)) => {
                     let listener = fds.pop().ok_or_else(|| Lost::Gone("its listener did not arrive".to_owned()))?;
                     let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
-                    let watch = evidence::watch(&context.policy, &context.planned);
+                    let watch = evidence::watch(&context.policy, &context.planned, context.began);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
                 }
                 Ok((Event::Confining, fds)) => {
@@ -256,7 +263,7 @@ impl SandboxedExecutor {
                     let terminal = fds.pop().ok_or_else(|| Lost::Gone("its terminal did not arrive".to_owned()))?;
                     context.terminal = Some(terminal);
                 }
-                Ok((Event::Exited(_), _)) => {}
+                Ok((Event::Exited(_) | Event::Lookup(_), _)) => {}
                 Err(error) => {
                     return Err(Lost::Gone(format!(
                         "the launcher or the sandbox ended while the sandbox was being built: {error}"

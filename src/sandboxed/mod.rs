@@ -11,6 +11,7 @@ mod evidence;
 mod host_state;
 mod launch;
 mod layered;
+mod lookups;
 mod outlet;
 mod placeholders;
 mod plans;

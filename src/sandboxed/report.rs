@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
 use super::PolicySource;
 use super::aftermath::Aftermath;
 use super::audited::AuditedRun;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
@@ -34,6 +36,10 @@ pub(super) struct RunContext {
     pub(super) audited: Option<AuditedRun>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
+    /// What observations are timed from.
+    pub(super) began: Instant,
+    /// Names that the command looked up in a network of its own.
+    pub(super) lookups: Lookups,
     /// Our side of the command's terminal, when it was started on one.
     pub(super) terminal: Option<OwnedFd>,
     /// It could not be traced and would have been.
@@ -101,6 +107,7 @@ impl RunContext {
             record.observations.extend(refused);
             record.omitted += uncounted;
         }
+        record.observations.extend(self.lookups.observations());
         notes.extend(self.look().await);
         let (denials, denials_omitted) = self.classify(&outcome, record);
         let report = SandboxReport {
