@@ -71,7 +71,7 @@ impl SandboxedExecutor {
         }
         let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
         let mut placeholders = Placeholders::make(approved);
-        let policy = Arc::new(self.config.policy.effective(&call)?);
+        let policy = self.shared.policy(self.config.policy.effective(&call)?);
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
             let support = self.host.support();
@@ -79,6 +79,7 @@ impl SandboxedExecutor {
             match self.attempt(&mut context, stdio, spec, terminal).await? {
                 Ok(child) => {
                     context.placeholders = std::mem::take(&mut placeholders);
+                    context.forget_plan();
                     self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
                     return Ok((child, context));
                 }
@@ -216,7 +217,7 @@ impl SandboxedExecutor {
                 Ok((Event::Listener, mut fds)) => {
                     let listener = fds.pop().ok_or_else(|| Lost::Gone("its listener did not arrive".to_owned()))?;
                     let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
-                    let watch = evidence::watch(&context.policy, &context.planned);
+                    let watch = evidence::watch(&context.policy, &context.planned, &self.shared);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
                 }
                 Ok((Event::ProxySocket, mut fds)) => {

@@ -15,6 +15,7 @@ mod placeholders;
 mod pty;
 mod report;
 mod sessions;
+mod shared;
 mod stdio;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ pub struct SandboxedExecutor {
     engine: Engine,
     host: HostState,
     sessions: Sessions,
+    shared: shared::Shared,
 }
 
 impl std::fmt::Debug for SandboxedExecutor {
@@ -89,6 +91,7 @@ impl SandboxedExecutor {
             engine,
             host: HostState::detect(config.launcher.clone())?,
             sessions: Sessions::new(config.state_root.clone()),
+            shared: shared::Shared::default(),
             config,
         })
     }
