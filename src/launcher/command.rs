@@ -50,6 +50,9 @@ fn confine_and_execute(
         step(fault, Stage::Capabilities, keep_ordinary_capabilities)?;
         step(fault, Stage::NoNewPrivs, || Ok(prctl::set_no_new_privs()?))?;
     }
+    // Before the trace filter, whose supervisor would be asked about each of these opens.
+    step(fault, Stage::Stdio, || take_stdio(stdio, plan.mounts.is_some()))?;
+    step(fault, Stage::Workdir, || enter_workdir(&call.workdir))?;
     if let Some(landlock) = &plan.landlock {
         step(fault, Stage::Landlock, || domain::enter(landlock))?;
     }
@@ -57,8 +60,6 @@ fn confine_and_execute(
     if let Some(filter) = &plan.trace {
         step(fault, Stage::Trace, || trace(filter, socket))?;
     }
-    step(fault, Stage::Stdio, || take_stdio(stdio, plan.mounts.is_some()))?;
-    step(fault, Stage::Workdir, || enter_workdir(&call.workdir))?;
     step(fault, Stage::Exec, || execute(call))
 }
 

@@ -55,7 +55,7 @@ pub struct ScanBounds {
 }
 
 /// One name of the `[protect]` table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProtectedName {
     pub(super) name: String,
@@ -63,10 +63,10 @@ pub(super) struct ProtectedName {
     pub(super) on_appear: Option<OnAppear>,
 }
 
-/// The `[protect]` table of one layer; unset means that the layer beneath holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// The `[protect]` table as a file has it.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ProtectTable {
+pub(super) struct RawProtect {
     #[serde(default)]
     names: Vec<Spanned<ProtectedName>>,
     #[serde(default)]
@@ -77,9 +77,20 @@ pub(super) struct ProtectTable {
     scan_directories: Option<usize>,
 }
 
-impl ProtectTable {
+/// The `[protect]` table of one layer; unset means that the layer beneath holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ProtectTable {
+    names: Vec<ProtectedName>,
+    home_names: Vec<ProtectedName>,
+    skip: Option<Vec<String>>,
+    on_appear: Option<OnAppear>,
+    scan_depth: Option<usize>,
+    scan_directories: Option<usize>,
+}
+
+impl RawProtect {
     /// Refuses names that are no relative path beneath the root.
-    pub(super) fn checked(self, lines: &Lines<'_>) -> Result<Self, PolicyError> {
+    pub(super) fn checked(self, lines: &Lines<'_>) -> Result<ProtectTable, PolicyError> {
         for entry in self.names.iter().chain(&self.home_names) {
             let name = Path::new(&entry.get_ref().name);
             let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
@@ -91,7 +102,15 @@ impl ProtectTable {
                 });
             }
         }
-        Ok(self)
+        let plain = |list: Vec<Spanned<ProtectedName>>| list.into_iter().map(Spanned::into_inner).collect();
+        Ok(ProtectTable {
+            names: plain(self.names),
+            home_names: plain(self.home_names),
+            skip: self.skip,
+            on_appear: self.on_appear,
+            scan_depth: self.scan_depth,
+            scan_directories: self.scan_directories,
+        })
     }
 }
 
@@ -112,9 +131,8 @@ impl Protection {
 
     /// Adds a layer: names add up, single values override.
     pub(super) fn add(&mut self, table: &ProtectTable) {
-        let plain = |list: &[Spanned<ProtectedName>]| list.iter().map(|n| n.get_ref().clone()).collect::<Vec<_>>();
-        self.names.extend(plain(&table.names));
-        self.home_names.extend(plain(&table.home_names));
+        self.names.extend(table.names.iter().cloned());
+        self.home_names.extend(table.home_names.iter().cloned());
         self.bounds.skip.extend(table.skip.iter().flatten().cloned());
         self.on_appear = table.on_appear.unwrap_or(self.on_appear);
         self.bounds.depth = table.scan_depth.unwrap_or(self.bounds.depth);
