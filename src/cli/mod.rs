@@ -23,8 +23,20 @@ use clap::error::ErrorKind;
 use args::{Cli, Command};
 use exit::Failure;
 
-/// Parses the arguments, does what they ask, and says how it went.
+/// Parses the arguments, does what they ask, and says how it went. A fault of ours, or a library's that has no other way to
+/// say what it could not get, ends like everything that stockade cannot do.
 pub(crate) fn main() -> ExitCode {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        eprintln!("stockade: internal error: {panic}");
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            usual(panic);
+        }
+    }));
+    std::panic::catch_unwind(obey).unwrap_or_else(|_| ExitCode::from(exit::CANNOT_RUN))
+}
+
+fn obey() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return bad_usage(&error),

@@ -180,6 +180,9 @@ fn start(
         mask.add(Signal::SIGTERM);
         mask.thread_block()?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        if plan.trace.is_none() {
+            tell(socket, &Event::Executing);
+        }
         match kernel::clone_process(CloneFlags::CLONE_VFORK, false)? {
             Cloned::Parent { pid, .. } => Ok((pid, signals)),
             Cloned::Child => command::run(plan, call, socket, stdio, inherited),

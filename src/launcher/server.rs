@@ -153,6 +153,9 @@ fn fresh_keyring() -> Result<bool, Errno> {
 struct Run {
     number: u64,
     pidfd: OwnedFd,
+    /// A copy of the sandbox's end of its socket. The kernel closes the descriptors of an init that is killed before it
+    /// ends the processes beneath it; the host is to see the end of the socket when nothing is left.
+    _socket: OwnedFd,
 }
 
 struct Server {
@@ -269,7 +272,8 @@ impl Server {
         if let Some(ready) = self.ready.take_if(fits) {
             match ready.order(plan.clone(), call.clone(), &fds) {
                 Ok(()) => {
-                    self.runs.insert(ready.pid, Run { number, pidfd: ready.pidfd });
+                    let [socket, ..] = fds;
+                    self.runs.insert(ready.pid, Run { number, pidfd: ready.pidfd, _socket: socket });
                     return;
                 }
                 Err(error) => {
@@ -284,7 +288,8 @@ impl Server {
     fn spawn_cold(&mut self, number: u64, plan: SandboxPlan, call: Call, fds: [OwnedFd; 4]) {
         match kernel::clone_process(namespace_flags(plan.shape()), true) {
             Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => {
-                self.runs.insert(pid, Run { number, pidfd });
+                let [socket, ..] = fds;
+                self.runs.insert(pid, Run { number, pidfd, _socket: socket });
             }
             Ok(Cloned::Parent { pid, pidfd: None }) => {
                 // A kernel that ignores CLONE_PIDFD (before 5.2) has no Landlock and no mount_setattr either; refuse it.
@@ -322,14 +327,17 @@ impl Server {
 
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
+        // Held until what was beneath them is told to end too.
+        let mut ended = Vec::new();
         for pid in reap::collect() {
-            self.runs.remove(&pid);
+            ended.extend(self.runs.remove(&pid));
             if self.ready.take_if(|ready| ready.pid == pid).is_some() {
                 // It failed while it was built; another would too.
                 self.wanted = None;
             }
         }
         self.kill_strays();
+        drop(ended);
         Ok(())
     }
 
@@ -349,7 +357,6 @@ impl Server {
                 tracing::debug!(%errno, "the sandbox was gone already");
             }
         }
-        self.runs.clear();
         reap::kill_all_children();
     }
 }

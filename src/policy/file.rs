@@ -8,8 +8,8 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::error::{Place, PolicyError};

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::denial::trace::Supervisor;
 use crate::executor::ExecError;
+use crate::executor::aside::aside;
 use crate::host::HostSupport;
 use crate::launcher::{LauncherClient, LauncherError, LauncherPath, SetupFailure};
 
@@ -115,9 +116,9 @@ impl HostState {
     pub(super) async fn close(&self) {
         let slot = std::mem::replace(&mut *lock(&self.launcher), Slot::Closed);
         if let Slot::Running(client) = slot
-            && let Err(error) = tokio::task::spawn_blocking(move || client.close()).await
+            && aside(move || client.close()).await.is_none()
         {
-            tracing::warn!(%error, "closing the launcher failed");
+            tracing::warn!("closing the launcher failed");
         }
     }
 }

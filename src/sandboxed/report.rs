@@ -14,6 +14,7 @@ use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
+use crate::executor::aside::aside;
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
@@ -123,10 +124,8 @@ impl RunContext {
             return Vec::new();
         }
         let aftermath = Arc::clone(&self.aftermath);
-        match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
-            Ok(facts) => facts,
-            Err(error) => vec![format!("what the command created could not be looked at: {error}")],
-        }
+        let facts = aside(move || aftermath.look().to_vec()).await;
+        facts.unwrap_or_else(|| vec!["what the command created could not be looked at: that panicked".to_owned()])
     }
 
     fn classify(&self, outcome: &Outcome, record: TraceRecord) -> (Vec<crate::denial::Denial>, u64) {
