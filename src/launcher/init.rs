@@ -235,6 +235,9 @@ fn start(
 ) -> Result<(Pid, SignalFd), SetupFailure> {
     step(plan.fault, Stage::Fork, || {
         let signals = watch_signals()?;
+        if plan.trace.is_none() {
+            tell(socket, &Event::Executing);
+        }
         let main = kernel::run_sharing_memory(|| command::run(plan, task, socket, inherited))?;
         Ok((main, signals))
     })

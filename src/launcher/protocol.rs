@@ -119,7 +119,10 @@ pub(crate) enum Event {
     /// The command's process is about to enter its Landlock domain, whose refusals are to be found in the audit log; a
     /// pidfd of it comes as a descriptor.
     Confining,
-    /// The trace filter is installed; its listener comes as a descriptor.
+    /// The program is about to be executed: whatever is heard after this, it may have run. Only where there is no
+    /// [`Self::Listener`], which says the same.
+    Executing,
+    /// The trace filter is installed, and the program executed next; its listener comes as a descriptor.
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.
     ProxySocket,

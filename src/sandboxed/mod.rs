@@ -18,6 +18,7 @@ mod plans;
 mod pty;
 mod report;
 mod sessions;
+mod shared;
 mod stdio;
 
 use std::sync::Arc;
@@ -52,6 +53,7 @@ pub struct SandboxedExecutor {
     plans: plans::Plans,
     audit: Audit,
     sessions: Sessions,
+    shared: shared::Shared,
 }
 
 impl std::fmt::Debug for SandboxedExecutor {
@@ -97,6 +99,7 @@ impl SandboxedExecutor {
             host: HostState::detect(config.launcher.clone())?,
             audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
+            shared: shared::Shared::default(),
             config,
         })
     }

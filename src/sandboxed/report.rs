@@ -78,6 +78,19 @@ impl RunFacts {
 }
 
 impl RunContext {
+    /// Lets go of what only the start needs: the command may run for days. What is said of the sandbox stays.
+    pub(super) fn forget_plan(&mut self) {
+        let plan = &mut self.planned.plan;
+        (plan.filters, plan.trace) = (Vec::new(), None);
+        if let Some(mounts) = &mut plan.mounts {
+            mounts.ops = Vec::new();
+        }
+        if let Some(landlock) = &mut plan.landlock {
+            landlock.grants = Vec::new();
+        }
+        self.planned.reported_calls = Vec::new();
+    }
+
     /// Adds the sandbox's report to the result.
     pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
