@@ -83,6 +83,9 @@ pub mod denial;
 pub mod doctor;
 pub mod environment;
 pub mod executor;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 pub mod journal;
 mod kernel;

@@ -37,8 +37,23 @@ pub(crate) fn begins_a_sandbox(mut arguments: impl Iterator<Item = OsString>) ->
         && !arguments.take_while(|argument| argument != "--" && argument != "-c").any(|argument| otherwise(&argument))
 }
 
-/// Parses the arguments, does what they ask, and says how it went.
+/// Parses the arguments, does what they ask, and says how it went. A fault of ours, or a library's that has no other way to
+/// say what it could not get, ends like everything that stockade cannot do.
 pub(crate) fn main() -> ExitCode {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        eprintln!("stockade: internal error: {panic}");
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            usual(panic);
+        }
+    }));
+    // The status of a panic is nobody's: scripts know 125. What it was has been said by then.
+    std::panic::catch_unwind(parse_and_do).unwrap_or_else(|_| {
+        Failure::cannot("this is a defect of stockade itself; please report the lines above").report()
+    })
+}
+
+fn parse_and_do() -> ExitCode {
     let command = match parse() {
         Ok(command) => command,
         Err(error) => return bad_usage(&error),

@@ -21,6 +21,8 @@ pub struct Facts {
     pub probes: BTreeMap<Probe, Result<(), i32>>,
     /// Landlock ABI, 0 for none.
     pub landlock_abi: i32,
+    /// Every Unix socket of the host can be found.
+    pub sees_host_sockets: bool,
     /// The step at which a fresh `/proc` was refused; `None` when it was mounted, or never came to that.
     pub fresh_proc_refused: Option<SetupFailure>,
     /// A sandbox with namespaces was built.

@@ -53,6 +53,7 @@ pub fn features(facts: &Facts) -> Vec<Feature> {
         namespace(facts, Probe::NetworkNamespace, "a loopback of its own and host allowlists (gap: network-isolation)"),
         fresh_proc(facts),
         pid_max(facts),
+        host_sockets(facts),
     ]);
     features.extend(landlock(facts));
     features.extend([seccomp(facts), notification(facts), audit(facts), cgroup(facts), keyring(facts)]);
@@ -180,6 +181,21 @@ fn pid_max(facts: &Facts) -> Feature {
         false => "Linux 6.14 or later, and the namespaces above",
     };
     missing("pid-max", found, lost, remedy)
+}
+
+fn host_sockets(facts: &Facts) -> Feature {
+    if facts.sees_host_sockets {
+        return present("host-sockets", "the host's Unix sockets can be found");
+    }
+    let remedy = match facts.container {
+        Some(Container::Docker) => "docker run --network host ...",
+        Some(Container::Podman) => "podman run --network host ...",
+        Some(Container::Other) => "Kubernetes: hostNetwork: true",
+        None => "run in the network namespace that the machine started with",
+    };
+    let lost = "hiding Unix sockets that processes in other network namespaces bound, before Landlock ABI 9 \
+        (gap: unix-sockets)";
+    missing("host-sockets", "this network namespace may not be the machine's first", lost, remedy)
 }
 
 /// What each ABI of Landlock brought: number, kernel, and what is lost without it.

@@ -8,6 +8,7 @@ fn good() -> Facts {
         kernel: (7, 1),
         probes: Probe::ALL.into_iter().map(|probe| (probe, Ok(()))).collect(),
         landlock_abi: 9,
+        sees_host_sockets: true,
         sandbox_built: true,
         own_pid_max: true,
         bash: Some("/bin/bash".into()),

@@ -9,9 +9,12 @@ mod connection;
 mod dev;
 mod domain;
 mod early;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod idle;
 mod init;
 mod locate;
+mod lookups;
 mod mount_point;
 mod mounts;
 mod probe;
@@ -27,6 +30,8 @@ mod wire;
 pub(crate) use channel::RunChannel;
 pub(crate) use client::LauncherClient;
 pub use early::start_early;
+#[cfg(any(test, fuzzing))]
+pub use fuzzing::launcher as fuzz;
 pub use locate::{LauncherError, LauncherPath};
 pub use probe::Probe;
 pub(crate) use protocol::{Call, Control, Event, Exit, Terminal};

@@ -141,10 +141,46 @@ fn note_content(path: &Path) {
 }
 
 /// True as well for what is said to change in the future.
-fn is_fresh((seconds, nanoseconds): (i64, u32)) -> bool {
-    let changed = u64::try_from(seconds).map_or(UNIX_EPOCH, |seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds));
-    SystemTime::now().duration_since(changed).map_or(true, |age| age < COARSE)
+fn is_fresh(changed: (i64, u32)) -> bool {
+    age(changed).is_none_or(|age| age < COARSE)
 }
+
+/// How long ago that was; `None` for the future.
+fn age((seconds, nanoseconds): (i64, u32)) -> Option<Duration> {
+    let changed = u64::try_from(seconds).map_or(UNIX_EPOCH, |seconds| UNIX_EPOCH + Duration::new(seconds, nanoseconds));
+    SystemTime::now().duration_since(changed).ok()
+}
+
+impl Notes {
+    /// Many names that are missing from one directory are one look, at whether anything was added to it: where nothing has
+    /// been for a while.
+    fn into_ground(mut self) -> Ground {
+        let mut missing: BTreeMap<&Path, usize> = BTreeMap::new();
+        for parent in self.names.iter().filter(|(_, found)| found.is_none()).filter_map(|(path, _)| path.parent()) {
+            *missing.entry(parent).or_default() += 1;
+        }
+        let many = missing.into_iter().filter(|(_, count)| *count >= MANY).map(|(parent, _)| parent.to_owned());
+        let quiet: BTreeMap<PathBuf, Option<Content>> = many
+            .map(|parent| (content(&parent), parent))
+            .filter(|(content, _)| content.is_some_and(|content| age(content.changed).is_some_and(|age| age > QUIET)))
+            .map(|(content, parent)| (parent, content))
+            .collect();
+        // Each name is looked at once more, because it was looked at before its directory was.
+        self.names.retain(|path, found| {
+            found.is_some()
+                || !path.parent().is_some_and(|parent| quiet.contains_key(parent))
+                || identity(path).is_some()
+        });
+        for (path, content) in quiet {
+            self.contents.entry(path).or_insert(content);
+        }
+        Ground { names: self.names, contents: self.contents }
+    }
+}
+
+/// So many names missing from one directory are many, and a directory that has not changed for so long is quiet.
+const MANY: usize = 3;
+const QUIET: Duration = Duration::from_secs(300);
 
 /// What a decision stood on.
 #[derive(Debug)]
@@ -159,12 +195,12 @@ impl Ground {
         NOTES.set(Some(Notes::default()));
         let decided = decide();
         let notes = NOTES.take().filter(|notes| !notes.fresh);
-        (decided, notes.map(|Notes { names, contents, .. }| Self { names, contents }))
+        (decided, notes.map(Notes::into_ground))
     }
 
-    /// Nothing was looked at.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.names.is_empty() && self.contents.is_empty()
+    /// Looks that were taken.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len() + self.contents.len()
     }
 
     /// Whether every look would show what it did.

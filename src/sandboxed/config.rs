@@ -32,6 +32,12 @@ pub trait PolicySource: Send + Sync {
     fn shared(&self, call: &CallPolicy) -> Result<Arc<EffectivePolicy>, ExecError> {
         self.effective(call).map(Arc::new)
     }
+
+    /// True when the source can tell at little cost that deciding `policy` again would look at the very same files: then
+    /// nothing of what it protects has appeared or changed since.
+    fn is_unchanged(&self, _policy: &Arc<EffectivePolicy>) -> bool {
+        false
+    }
 }
 
 /// Whether refused calls are witnessed by the trace supervisor.

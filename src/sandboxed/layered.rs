@@ -112,12 +112,21 @@ impl PolicySource for LayeredPolicy {
         let (decided, ground) = Ground::record(|| self.effective(&call));
         let policy = Arc::new(decided?);
         // The policy of the first call was decided before, so it left no notes.
-        if let Some(ground) = ground.filter(|ground| !ground.is_empty()) {
+        if let Some(ground) = ground.filter(|ground| ground.len() > 0) {
             self.keep(Kept { call, policy: Arc::clone(&policy), ground });
         }
         Ok(policy)
     }
+
+    fn is_unchanged(&self, policy: &Arc<EffectivePolicy>) -> bool {
+        let all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = all.iter().find(|kept| Arc::ptr_eq(&kept.policy, policy));
+        kept.is_some_and(|kept| kept.ground.len() <= FEW_LOOKS && kept.ground.stands())
+    }
 }
+
+/// More looks than these cost more than a thread.
+const FEW_LOOKS: usize = 1000;
 
 impl LayeredPolicy {
     fn resolve(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError> {

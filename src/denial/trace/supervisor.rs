@@ -36,6 +36,8 @@ enum Command {
 struct Line {
     commands: Sender<Command>,
     wake: EventFd,
+    /// Records of runs in which everything has ended, or whose listener had to be closed.
+    over: Mutex<HashMap<u64, TraceRecord>>,
 }
 
 impl Line {
@@ -43,6 +45,16 @@ impl Line {
         self.commands.send(command).map_err(|_| gone())?;
         self.wake.write(1).map_err(io::Error::from)?;
         Ok(())
+    }
+}
+
+impl Line {
+    fn take(&self, id: u64) -> Option<TraceRecord> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    fn put(&self, id: u64, record: TraceRecord) {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).insert(id, record);
     }
 }
 
@@ -84,8 +96,8 @@ impl Supervisor {
         notify::check_sizes()?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let (commands, received) = channel();
-        let line = Arc::new(Line { commands, wake });
-        let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new(), broken: HashMap::new() };
+        let line = Arc::new(Line { commands, wake, over: Mutex::default() });
+        let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new() };
         Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Mutex::new(Work::Waiting(inner)) })
     }
 
@@ -135,6 +147,9 @@ impl TraceHandle {
     /// When the thread has ended or does not answer: nothing is then known of the run.
     pub fn finish(mut self) -> io::Result<TraceRecord> {
         self.finished = true;
+        if let Some(record) = self.line.take(self.id) {
+            return Ok(record);
+        }
         let (reply, answer) = channel();
         self.line.send(Command::Finish(self.id, reply))?;
         answer.recv_timeout(PATIENCE).map_err(|_| gone())
@@ -153,16 +168,12 @@ impl Drop for TraceHandle {
 struct Traced {
     id: u64,
     run: Run,
-    /// Everything in it has ended: nothing more is to be heard, and its record waits for `finish`.
-    silent: bool,
 }
 
 struct Thread {
     line: Arc<Line>,
     received: Receiver<Command>,
     runs: Vec<Traced>,
-    /// Records of runs whose listener had to be closed.
-    broken: HashMap<u64, TraceRecord>,
 }
 
 impl std::fmt::Debug for Thread {
@@ -198,13 +209,12 @@ impl Thread {
     /// This is `poll` and not `epoll`, which does not hand on that the waiting call's own processor is to wake this thread
     /// (Linux 6.18): a switch on one processor takes a fraction of a wake-up of another.
     fn wait(&self) -> Result<(bool, Vec<(usize, PollFlags)>), Errno> {
-        let speaking = || self.runs.iter().enumerate().filter(|(_, traced)| !traced.silent);
-        let listeners = speaking().map(|(_, traced)| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
+        let listeners = self.runs.iter().map(|traced| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
         let mut wanted: Vec<PollFd<'_>> = listeners.collect();
         wanted.push(PollFd::new(self.line.wake.as_fd(), PollFlags::POLLIN));
         poll(&mut wanted, PollTimeout::NONE)?;
         let commands = wanted.pop().is_some_and(|wake| wake.any().unwrap_or(true));
-        let ready = speaking().zip(&wanted).filter_map(|((at, _), fd)| {
+        let ready = wanted.iter().enumerate().filter_map(|(at, fd)| {
             let events = fd.revents().unwrap_or(PollFlags::POLLERR);
             (!events.is_empty()).then_some((at, events))
         });
@@ -224,7 +234,7 @@ impl Thread {
             match command {
                 Command::Stop => return false,
                 Command::Attach(id, listener, watch) => {
-                    self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
+                    self.runs.push(Traced { id, run: Run::new(listener, *watch) });
                 }
                 Command::Finish(id, reply) => {
                     if let Some(record) = self.finish(id) {
@@ -239,18 +249,20 @@ impl Thread {
     fn serve(&mut self, at: usize, events: PollFlags) {
         let Some(traced) = self.runs.get_mut(at) else { return };
         if !events.contains(PollFlags::POLLIN) {
-            traced.silent = true;
+            // Everything in it has ended.
+            let Traced { id, run } = self.runs.swap_remove(at);
+            self.line.put(id, run.finish(false));
             return;
         }
         if let Err(error) = traced.run.serve() {
             tracing::warn!(%error, "a traced run could not be answered; its traced calls are refused from here on");
-            let Traced { id, run, .. } = self.runs.swap_remove(at);
-            self.broken.insert(id, run.finish(true));
+            let Traced { id, run } = self.runs.swap_remove(at);
+            self.line.put(id, run.finish(true));
         }
     }
 
     fn finish(&mut self, id: u64) -> Option<TraceRecord> {
-        let Some(at) = self.runs.iter().position(|traced| traced.id == id) else { return self.broken.remove(&id) };
+        let Some(at) = self.runs.iter().position(|traced| traced.id == id) else { return self.line.take(id) };
         let mut run = self.runs.swap_remove(at).run;
         for _ in 0..MAX_DRAINED {
             if !pending(&run) || !run.serve().unwrap_or(false) {
