@@ -139,4 +139,8 @@ impl Approver for JournaledApprover {
             }
         })
     }
+
+    fn reachable(&self) -> bool {
+        self.approver.reachable()
+    }
 }

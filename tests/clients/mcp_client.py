@@ -172,6 +172,10 @@ async def story():
         refused = await client.call_tool("bash", wider("touch unasked.txt"))
         assert refused.structured_content["code"] == "unavailable", refused
         assert not os.path.exists(f"{WORKSPACE}/unasked.txt")
+        # Whoever cannot be asked is not told to ask.
+        denied = await client.call_tool("bash", bash("touch unasked.txt"))
+        text = denied.content[0].text
+        assert "denied under read-only mode" in text and "escalation available" not in text, text
     done("no capability")
 
     async with connect(roots=ROOT) as client:
