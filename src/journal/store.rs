@@ -78,6 +78,11 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// What a head file says; `None` when it is new or unreadable.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        serde_json::from_slice(text).ok()
+    }
+
     pub(super) fn start() -> Self {
         Self { seq: 0, hash: GENESIS.to_owned(), bytes: 0 }
     }
@@ -239,11 +244,10 @@ fn options() -> OpenOptions {
     options
 }
 
-/// What the head says; `None` when it is new or unreadable.
-pub(super) fn read_head(head: &File) -> io::Result<Option<Head>> {
+fn read_head(head: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0_u8; 4096];
     let length = head.read_at(&mut bytes, 0)?;
-    Ok(serde_json::from_slice(&bytes[..length]).ok())
+    Ok(Head::read(&bytes[..length]))
 }
 
 /// What to say of an end that is not where the head put it; `None` when all is well but for the head.

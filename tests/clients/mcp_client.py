@@ -34,8 +34,9 @@ def connect(user=None, roots=None):
     async def list_roots(context):
         return types.ListRootsResult(roots=[types.Root(uri=f"file://{roots}")])
 
+    options = ["mcp", "--workspace", WORKSPACE, "--journal", os.environ["STOCKADE_TEST_JOURNAL"]]
     return Client(
-        StdioServerParameters(command=PROGRAM, args=["mcp", "--workspace", WORKSPACE], env=dict(os.environ)),
+        StdioServerParameters(command=PROGRAM, args=options, env=dict(os.environ)),
         mode=MODE,
         elicitation_callback=user and user.elicit,
         logging_callback=user and user.log,
