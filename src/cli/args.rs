@@ -15,6 +15,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Run one program confined, standard input and output passed through
+#[derive(Debug, Parser)]
+#[command(name = "stockade run", bin_name = "stockade run", version)]
+pub(crate) struct RunAlone {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
@@ -25,11 +33,37 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
     Explain(ExplainArgs),
+    /// Try every promise on this host, with and without a sandbox, against throw-away targets; exit status 1 when one is
+    /// not kept
+    Verify(VerifyArgs),
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Serve the tools over the Model Context Protocol on standard input and output
     Mcp(PolicyArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// For which
+        shell: clap_complete::Shell,
+    },
+    /// What verify runs in the sandbox
+    #[command(hide = true)]
+    Probe {
+        /// What verify says
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) json: bool,
+    /// Write the report to a file as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +183,10 @@ pub(crate) struct PolicyArgs {
     /// Record denials as the kernel sees them
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Trace::Auto)]
     pub(crate) trace: Trace,
+    /// Read the kernel's audit records too: auto where auditing is on and they may be read; on turns auditing on for the
+    /// whole host and off again at the end
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = AuditArg::Auto)]
+    pub(crate) audit: AuditArg,
     /// Append execution records to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
@@ -208,6 +246,23 @@ impl From<Trace> for stockade::sandboxed::TraceChoice {
             Trace::Auto => Self::Auto,
             Trace::On => Self::On,
             Trace::Off => Self::Off,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuditArg {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<AuditArg> for stockade::sandboxed::AuditChoice {
+    fn from(audit: AuditArg) -> Self {
+        match audit {
+            AuditArg::Auto => Self::Auto,
+            AuditArg::On => Self::On,
+            AuditArg::Off => Self::Off,
         }
     }
 }

@@ -12,6 +12,7 @@ use stockade::journal::{Answer, Command, Ended, Entry, Filter, Follow, Record, r
 
 use super::args::{JournalCommand, ShowArgs, VerifyJournalArgs};
 use super::exit::Failure;
+use super::exit::say;
 
 /// How often a followed journal is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -90,7 +91,7 @@ fn print(
         Ok(_) if json => writeln!(out, "{line}").and_then(|()| out.flush()),
         Ok(record) => write!(out, "{}", shown(&record)).and_then(|()| out.flush()),
         Err(error) => {
-            eprintln!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
+            say!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
             Ok(())
         }
     }

@@ -80,7 +80,8 @@ pub(super) struct Head {
 impl Head {
     /// What a head file says; `None` when it is new or unreadable.
     pub(super) fn read(text: &[u8]) -> Option<Self> {
-        serde_json::from_slice(text).ok()
+        // A hash that is none, or a number that nothing can follow, was written by somebody else.
+        serde_json::from_slice(text).ok().filter(|head: &Self| head.seq < u64::MAX && head.hash.len() == GENESIS.len())
     }
 
     pub(super) fn start() -> Self {
@@ -180,7 +181,7 @@ impl Journal {
         entry: Entry,
     ) -> Result<Record, JournalError> {
         let mut record = Record {
-            seq: head.seq + 1,
+            seq: head.seq.checked_add(1).ok_or_else(|| JournalError::Foreign { path: self.path.clone() })?,
             time: Timestamp::now(),
             session: session.map(str::to_owned),
             entry,
@@ -209,7 +210,10 @@ impl Journal {
 
     fn rotate(&self) -> Result<File, JournalError> {
         let numbers = rotated(&self.path).map_err(self.io("its directory cannot be read"))?;
-        let next = numbers.last().map_or(1, |last| last + 1);
+        // Nothing is ever written over.
+        let next = numbers.last().map_or(Some(1), |last| last.checked_add(1));
+        let next =
+            next.ok_or_else(|| self.io("there is no number left to rotate it to")(io::ErrorKind::Other.into()))?;
         let renamed = std::fs::rename(&self.path, rotated_path(&self.path, next));
         renamed.map_err(self.io("the full file cannot be renamed"))?;
         let fresh = self.file()?;
@@ -226,7 +230,12 @@ impl Journal {
         // One write of one sector: it is there or it is not.
         text.resize(text.len().max(HEAD_BYTES - 1), b' ');
         text.push(b'\n');
-        lock.write_all_at(&text, 0).map_err(self.io("its .head file cannot be written"))
+        let written = lock.write_all_at(&text, 0).and_then(|()| {
+            // Somebody else's longer text would make the whole unreadable.
+            let length = text.len() as u64;
+            if lock.metadata()?.len() > length { lock.set_len(length) } else { Ok(()) }
+        });
+        written.map_err(self.io("its .head file cannot be written"))
     }
 
     fn io(&self, doing: &'static str) -> impl FnOnce(io::Error) -> JournalError {
