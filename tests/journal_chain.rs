@@ -200,6 +200,7 @@ fn following_sees_what_is_appended_across_rotation() {
 fn readers_beside_writers_find_nothing_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let path = filled(dir.path(), 1, 2000);
+    let mut follow = Follow::open(&path, false).unwrap();
     let written = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -209,7 +210,6 @@ fn readers_beside_writers_find_nothing_wrong() {
             }
             written.store(true, std::sync::atomic::Ordering::Release);
         });
-        let mut follow = Follow::open(&path, false).unwrap();
         let mut seen = 0;
         loop {
             let last = written.load(std::sync::atomic::Ordering::Acquire);
