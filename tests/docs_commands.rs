@@ -122,11 +122,15 @@ fn type_fence(document: &Path, fence: &Fence, prompt: &mut Prompt) -> usize {
     commands.len()
 }
 
-/// What continuous integration runs: `ci/test`, and suites of it by name.
+/// What continuous integration runs: itself, `ci/test`, and suites of it by name.
 fn is_ci(command: &str) -> bool {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let mut words = command.split('#').next().unwrap_or_default().split_whitespace();
-    words.next() == Some("ci/test") && words.all(|suite| tests.join(format!("{suite}.rs")).exists())
+    match words.next() {
+        Some(".ci/run") => words.next().is_none(),
+        Some("ci/test") => words.all(|suite| tests.join(format!("{suite}.rs")).exists()),
+        _ => false,
+    }
 }
 
 #[test]
