@@ -27,7 +27,7 @@ const TEXTS: [(&str, &str); 9] = [
 const CONFINED: &str = include_str!("../../policies/confined.toml");
 
 /// The policies that every run begins with, read already: reading their text takes as long as all the rest of a
-/// decision. A test compares them with the text and writes the file anew when `STOCKADE_BLESS` is set.
+/// decision. A test compares them with the text and writes the file anew when `STOCKADE_WRITE_DOCS` is set.
 const READ: &[u8] = include_bytes!("shipped.bin");
 
 /// What [`READ`] holds.
@@ -107,10 +107,13 @@ mod tests {
     #[test]
     fn what_was_read_is_what_the_texts_say() {
         let now = postcard::to_stdvec(&parse_base().unwrap()).unwrap();
-        if std::env::var_os("STOCKADE_BLESS").is_some() {
+        if std::env::var_os("STOCKADE_WRITE_DOCS").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/policy/shipped.bin"), &now).unwrap();
         } else {
-            assert!(now == READ, "policies/ changed: STOCKADE_BLESS=1 cargo test --lib what_was_read, and build again");
+            assert!(
+                now == READ,
+                "policies/ changed: STOCKADE_WRITE_DOCS=1 cargo test --lib what_was_read, and build again"
+            );
         }
         for mode in SandboxMode::ALL {
             let own = base(mode).unwrap();
