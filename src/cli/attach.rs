@@ -9,8 +9,8 @@ use stockade::sandboxed::Attachment;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::exit::say;
 use super::exit::Failure;
+use super::exit::say;
 
 /// Our descriptors for the command, our signals passed on, and a copy of standard error where taking one changes nothing
 /// that anybody can see.

@@ -10,9 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 use stockade::approval::escape_line;
 use stockade::journal::{Answer, Command, Ended, Entry, Filter, Follow, Record, read_all, verify};
 
-use super::exit::say;
 use super::args::{JournalCommand, ShowArgs, VerifyJournalArgs};
 use super::exit::Failure;
+use super::exit::say;
 
 /// How often a followed journal is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);

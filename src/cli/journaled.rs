@@ -12,9 +12,9 @@ use stockade::policy::SandboxMode;
 use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedExecutor};
 use tokio_util::sync::CancellationToken;
 
-use super::exit::say;
 use super::args::PolicyArgs;
 use super::exit::Failure;
+use super::exit::say;
 use super::record::refuse_within_reach;
 
 /// The journal of a server, shared by its executor and its approver.

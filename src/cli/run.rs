@@ -14,9 +14,9 @@ use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest, SandboxMo
 use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::exit::say;
 use super::args::{PolicyArgs, Require, RunArgs};
 use super::attach::{attachment, copy_of, outputs, relay_standard_input};
+use super::exit::say;
 use super::exit::{CANNOT_RUN, Failure};
 use super::record;
 use super::relay::{End, session};
@@ -40,10 +40,7 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Starts a runtime that begins with so many threads. What it would panic for want of is asked for first.
-pub(crate) fn start(
-    builder: &mut tokio::runtime::Builder,
-    threads: usize,
-) -> Result<tokio::runtime::Runtime, Failure> {
+pub(crate) fn start(builder: &mut tokio::runtime::Builder, threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
     let started = room_for(threads).and_then(|()| builder.enable_all().build()).and_then(|runtime| {
         let _inside = runtime.enter();
         // A file that may not grow any further (RLIMIT_FSIZE) is then an error, and not the end of this process.

@@ -7,9 +7,9 @@ use stockade::executor::{BashExecutor, CommandLine, ExecRequest, ExecSpec, RunRe
 use stockade::policy::SandboxMode;
 use stockade::sandboxed::{PolicySource, SandboxedExecutor};
 
-use super::exit::say;
 use super::args::PolicyArgs;
 use super::exit::Failure;
+use super::exit::say;
 use super::record;
 use super::relay::session;
 use super::run::{denial_line, executor, layered_policy, runtime};

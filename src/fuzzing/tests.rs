@@ -67,7 +67,8 @@ impl Edit {
 }
 
 fn an_edit() -> impl Strategy<Value = Edit> {
-    let telling = prop::sample::select(vec![0_u8, 1, b'\n', b'"', b'\'', b'\\', b'/', b':', b'[', b'=', 0x1b, 0x80, 0xff]);
+    let telling =
+        prop::sample::select(vec![0_u8, 1, b'\n', b'"', b'\'', b'\\', b'/', b':', b'[', b'=', 0x1b, 0x80, 0xff]);
     let byte = prop_oneof![telling, any::<u8>()];
     let bytes = prop::collection::vec(byte.clone(), 1..12);
     prop_oneof![

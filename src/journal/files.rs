@@ -36,8 +36,10 @@ pub(super) fn rotated(journal: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(directory(journal))? {
         let name_of_entry = entry?.file_name();
-        let number =
-            name_of_entry.to_str().and_then(|name| name.strip_prefix(&prefix)).and_then(|text| text.parse::<u64>().ok());
+        let number = name_of_entry
+            .to_str()
+            .and_then(|name| name.strip_prefix(&prefix))
+            .and_then(|text| text.parse::<u64>().ok());
         // `+7` and `007` are somebody else's.
         numbers.extend(number.filter(|number| rotated_path(journal, *number).file_name() == Some(&name_of_entry)));
     }

@@ -131,7 +131,9 @@ impl Journal {
     fn recover(&self, lock: &Flock<File>, file: &mut File) -> Result<Head, JournalError> {
         let told = read_head(lock).map_err(self.io("its .head file cannot be read"))?;
         let length = file.metadata().map_err(self.io("it cannot be looked at"))?.len();
-        if let Some(head) = told.as_ref().filter(|head| head.bytes == length) {
+        if let Some(head) = told.as_ref().filter(|head| head.bytes == length)
+            && ends_a_line(file, length).map_err(self.io("it cannot be read"))?
+        {
             return Ok(head.clone());
         }
         let tail = tail::look(file).map_err(self.io("it cannot be read"))?;
@@ -206,7 +208,8 @@ impl Journal {
         let numbers = rotated(&self.path).map_err(self.io("its directory cannot be read"))?;
         // Nothing is ever written over.
         let next = numbers.last().map_or(Some(1), |last| last.checked_add(1));
-        let next = next.ok_or_else(|| self.io("there is no number left to rotate it to")(io::ErrorKind::Other.into()))?;
+        let next =
+            next.ok_or_else(|| self.io("there is no number left to rotate it to")(io::ErrorKind::Other.into()))?;
         let renamed = std::fs::rename(&self.path, rotated_path(&self.path, next));
         renamed.map_err(self.io("the full file cannot be renamed"))?;
         let fresh = self.file()?;
@@ -244,6 +247,15 @@ fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
     options
+}
+
+/// Whether a record can be put behind what is there: somebody may have changed it and kept its length.
+fn ends_a_line(file: &File, length: u64) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok(last == [b'\n'])
 }
 
 /// What the head says; `None` when it is new or unreadable.

@@ -126,7 +126,8 @@ pub(crate) fn receive<T: Message + DeserializeOwned>(socket: impl AsFd) -> Resul
     if length == 0 {
         return Err(WireError::Closed);
     }
-    if truncated {
+    // The room for descriptors is rounded up, so more than was meant may fit.
+    if truncated || fds.len() > MAX_FDS {
         return Err(WireError::Malformed);
     }
     match buffer[0] {
@@ -274,7 +275,8 @@ mod tests {
         for count in [1, MAX_FDS, MAX_FDS + 1, 40] {
             let fds = vec![writer.as_raw_fd(); count];
             let control = [ControlMessage::ScmRights(&fds)];
-            sendmsg::<SockaddrStorage>(a.as_raw_fd(), &[IoSlice::new(&[7])], &control, MsgFlags::empty(), None).unwrap();
+            sendmsg::<SockaddrStorage>(a.as_raw_fd(), &[IoSlice::new(&[7])], &control, MsgFlags::empty(), None)
+                .unwrap();
             assert!(matches!(receive::<u32>(&b), Err(WireError::Malformed)), "{count}");
         }
         drop(writer);

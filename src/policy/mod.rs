@@ -31,9 +31,9 @@ pub use effective::{Decision, EffectivePolicy, Limits};
 pub use error::{Origination, Place, PolicyError};
 pub use explain::{ExplainedPath, ExplainedRule, explain_path, explain_rules, render_origin};
 pub use explain_network::{ExplainedHost, ExplainedNetwork, explain_network};
+pub use file::{MAX_FILE_BYTES, PolicyFile};
 #[cfg(any(test, fuzzing))]
 pub(crate) use git_config::fuzz as fuzz_git_config;
-pub use file::{MAX_FILE_BYTES, PolicyFile};
 pub use mode::{SandboxMode, UnknownMode};
 pub use network::{NetworkMode, NetworkPolicy};
 pub use protect::{OnAppear, ScanBounds, Watched};

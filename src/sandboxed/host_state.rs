@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::denial::trace::Supervisor;
-use crate::executor::blocking::blocking;
 use crate::executor::ExecError;
+use crate::executor::blocking::blocking;
 use crate::host::HostSupport;
 use crate::launcher::{LauncherClient, LauncherError, LauncherPath, SetupFailure};
 

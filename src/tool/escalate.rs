@@ -16,8 +16,8 @@ use super::permissions::canonical_grant;
 use super::result::{Failure, FailureCode};
 use crate::approval::{ApprovalOutcome, ApprovalRequest, Asks};
 use crate::denial::{Denial, Grant};
-use crate::executor::blocking::blocking;
 use crate::executor::CallPolicy;
+use crate::executor::blocking::blocking;
 use crate::policy::SandboxMode;
 use crate::session::{Answer, Escalation, Session};
 
