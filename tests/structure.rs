@@ -89,7 +89,15 @@ const ROOMS: &[(&str, &[(&str, Uses)])] = &[
     // Asks the host by building real sandboxes and says what it found.
     (
         "doctor",
-        &[("executor", All), ("host", All), ("launcher", All), ("plan", All), ("policy", All), ("sandboxed", All)],
+        &[
+            ("executor", All),
+            ("host", All),
+            ("launcher", All),
+            ("plan", All),
+            ("policy", All),
+            ("sandboxed", All),
+            ("denial", Data(&["AuditState"])),
+        ],
     ),
     // Adapters and the record: thin, and nobody but the command line knows them.
     ("mcp", &[("tool", All), ("session", All), ("approval", All), ("executor", All)]),

@@ -15,6 +15,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Run one program confined, standard input and output passed through
+#[derive(Debug, Parser)]
+#[command(name = "stockade run", bin_name = "stockade run", version)]
+pub(crate) struct RunAlone {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
@@ -149,6 +157,10 @@ pub(crate) struct PolicyArgs {
     /// Record denials as the kernel sees them
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Trace::Auto)]
     pub(crate) trace: Trace,
+    /// Read the kernel's audit records too: auto where auditing is on and they may be read; on turns auditing on for the
+    /// whole host and off again at the end
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = AuditArg::Auto)]
+    pub(crate) audit: AuditArg,
     /// Append execution records to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
@@ -208,6 +220,23 @@ impl From<Trace> for stockade::sandboxed::TraceChoice {
             Trace::Auto => Self::Auto,
             Trace::On => Self::On,
             Trace::Off => Self::Off,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuditArg {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<AuditArg> for stockade::sandboxed::AuditChoice {
+    fn from(audit: AuditArg) -> Self {
+        match audit {
+            AuditArg::Auto => Self::Auto,
+            AuditArg::On => Self::On,
+            AuditArg::Off => Self::Off,
         }
     }
 }

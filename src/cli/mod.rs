@@ -15,13 +15,23 @@ mod run;
 mod shell;
 mod terminal;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use args::{Cli, Command};
+use args::{Cli, Command, RunAlone};
 use exit::Failure;
+
+/// Whether the arguments are likely to end in one ordinary sandbox. A wrong guess costs time and nothing else.
+pub(crate) fn begins_a_sandbox(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    const OTHERWISE: [&str; 4] = ["danger-full-access", "landlock", "full", "--help"];
+    let otherwise =
+        |argument: &OsString| OTHERWISE.iter().any(|word| argument.as_encoded_bytes().ends_with(word.as_bytes()));
+    arguments.nth(1).is_some_and(|command| command == "run")
+        && !arguments.take_while(|argument| argument != "--" && argument != "-c").any(|argument| otherwise(&argument))
+}
 
 /// Parses the arguments, does what they ask, and says how it went.
 pub(crate) fn main() -> ExitCode {
@@ -32,11 +42,11 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn parse_and_do() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let command = match parse() {
+        Ok(command) => command,
         Err(error) => return bad_usage(&error),
     };
-    let done = match cli.command {
+    let done = match command {
         Command::Run(run) => run::run(run),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Shell(args) => shell::shell(&args.policy),
@@ -45,6 +55,15 @@ fn parse_and_do() -> ExitCode {
         Command::Mcp(policy) => mcp::mcp(&policy),
     };
     done.unwrap_or_else(|failure| failure.report())
+}
+
+/// `run` is most of what is asked, and describing the other commands to the parser would take as long as parsing it.
+fn parse() -> Result<Command, clap::Error> {
+    if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+        RunAlone::try_parse_from(std::env::args_os().skip(1)).map(|alone| Command::Run(alone.run))
+    } else {
+        Cli::try_parse().map(|cli| cli.command)
+    }
 }
 
 /// Help and version go to standard output and succeed; anything else begins with our name and exits with 2.

@@ -196,6 +196,7 @@ pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConf
     config.require_full = args.require == Require::Full;
     config.backend = args.backend.into();
     config.trace = args.trace.into();
+    config.audit = args.audit.into();
     config.environment = EnvironmentPolicy {
         set: args.env.iter().cloned().collect(),
         pass: args.pass_env.iter().cloned().collect(),

@@ -26,10 +26,15 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
     let mut accesses = Accesses::default();
     let mut observed: Vec<_> = evidence.observations.iter().filter(|seen| happened(seen, views)).collect();
     observed.sort_by_key(|seen| (seen.at.is_none(), seen.at, seen.seq));
+    let (in_directories, observed): (Vec<&Observation>, Vec<_>) =
+        observed.into_iter().partition(|seen| names_directory_alone(seen));
     for observation in observed {
         accesses.add(observation.clone());
     }
     read_text(evidence, &locator, &mut accesses);
+    for observation in in_directories {
+        accesses.place(observation.clone());
+    }
     note_named_lines(evidence, &mut accesses);
     super::proxied::note_answers(evidence, &mut accesses);
     accesses.name_sockets(only_peer_in(evidence.command));
@@ -66,6 +71,9 @@ fn only_name_in(command: &str) -> Option<String> {
 
 /// The access was refused by us rather than failing for a reason of its own before any layer was asked.
 fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
+    if seen.witness == Witness::Audit {
+        return is_of_policy(seen, views);
+    }
     if seen.witness != Witness::Trace {
         return true;
     }
@@ -79,6 +87,25 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
             peer_refused(views.effective, host, *port, views)
         }
         _ => true,
+    }
+}
+
+/// For a right to make, remove or move a name Landlock records the directory, not the name.
+fn names_directory_alone(seen: &Observation) -> bool {
+    use super::DenialKind::{FsCreate, FsRemove, FsRename};
+    seen.witness == Witness::Audit && matches!(seen.kind, FsCreate | FsRemove | FsRename)
+}
+
+/// A command may put itself into a domain of its own making, and the kernel records what that refuses as well: only what
+/// the policy refuses too is the sandbox's doing.
+fn is_of_policy(seen: &Observation, views: &PolicyViews<'_>) -> bool {
+    match &seen.target {
+        Target::Path(path) if seen.kind.class() == DenialClass::FileAccess => {
+            super::refusal::path_refused(views.effective, seen.kind, path, views)
+        }
+        Target::Net { .. } if seen.kind == DenialKind::NetBind => views.network != super::NetBackend::None,
+        Target::Net { host, port } => peer_refused(views.effective, host, *port, views),
+        Target::Path(_) | Target::Syscall | Target::None => true,
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::denial::audit::AuditState;
 use crate::launcher::{Probe, SetupFailure};
 
 /// Everything that was seen of a host.
@@ -46,6 +47,8 @@ pub struct Facts {
     pub lsm: Option<String>,
     /// The cgroup we are in.
     pub cgroup: Cgroup,
+    /// Whether audit records can be read, and are written.
+    pub audit: Option<AuditState>,
 }
 
 /// A container runtime.
@@ -86,6 +89,7 @@ impl Facts {
         self.filtered = status.lines().any(|line| line.starts_with("Seccomp:") && line.trim_end().ends_with('2'));
         self.container = container();
         self.cgroup = cgroup();
+        self.audit = Some(AuditState::detect());
         self.bash = on_path("bash");
         self.git = on_path("git");
     }

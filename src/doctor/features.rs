@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use serde::Serialize;
 
 use super::facts::{Cgroup, Container, Facts};
+use crate::denial::audit::AuditState;
 use crate::launcher::Probe;
 
 /// One feature of this host.
@@ -208,7 +209,21 @@ fn notification(facts: &Facts) -> Feature {
 
 fn audit(facts: &Facts) -> Feature {
     match answer(facts, Probe::Audit) {
-        Ok(()) => present("audit", "the kernel's records can be read"),
+        Ok(()) => match facts.audit {
+            Some(AuditState::Disabled) => present(
+                "audit",
+                "the kernel's records can be read; auditing is off, and `--audit on` turns it on for a run",
+            ),
+            Some(AuditState::NoPermission | AuditState::NotCompiled) => missing(
+                "audit",
+                "only within the host's first namespaces",
+                "a second witness of denials; nothing is enforced less",
+                "run in the host's own PID and network namespaces",
+            ),
+            Some(AuditState::Readable) | None => {
+                present("audit", "the kernel's records can be read, and auditing is on")
+            }
+        },
         Err(found) => {
             let remedy = match facts.container {
                 Some(Container::Docker) => "docker run --cap-add AUDIT_READ ... (in the host's namespaces)",

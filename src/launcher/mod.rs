@@ -2,14 +2,18 @@
 //!
 //! [`enter`] turns the calling process into a launcher when it was started as one; its `client` is the host's side.
 
+mod channel;
 mod client;
 mod command;
+mod connection;
 mod dev;
 mod domain;
 mod early;
+mod idle;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod init;
+mod locate;
 mod mount_point;
 mod mounts;
 mod probe;
@@ -19,11 +23,13 @@ mod reap;
 mod server;
 mod stage;
 mod step;
+mod warm;
 mod wire;
 
-pub(crate) use client::{LauncherClient, RunChannel};
-pub use client::{LauncherError, LauncherPath};
+pub(crate) use channel::RunChannel;
+pub(crate) use client::LauncherClient;
 pub use early::start_early;
+pub use locate::{LauncherError, LauncherPath};
 #[cfg(any(test, fuzzing))]
 pub use fuzzing::launcher as fuzz;
 pub use probe::Probe;

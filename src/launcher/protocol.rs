@@ -55,6 +55,14 @@ pub(crate) enum Request {
         /// The per-call part.
         call: Call,
     },
+    /// Build one sandbox up to the point where only the call is missing, which the host sends to it directly: a [`Call`]
+    /// with standard input, output and error. Descriptor: the run's socket.
+    Warm {
+        /// Number of the run; never used twice.
+        run: u64,
+        /// Number of a plan defined before.
+        plan: u64,
+    },
     /// Kill the sandbox of a run, if it is still there.
     Kill {
         /// Number of the run.
@@ -62,13 +70,13 @@ pub(crate) enum Request {
     },
 }
 
-/// From the launcher to a sandbox whose foundation was built ahead of time. Descriptors as with [`Request::Spawn`].
+/// To a sandbox whose foundation was built ahead of time. Descriptors as with [`Request::Spawn`] or [`Request::Warm`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The plan.
     pub(crate) plan: SandboxPlan,
-    /// The per-call part.
-    pub(crate) call: Call,
+    /// The per-call part; `None` when it is to be waited for.
+    pub(crate) call: Option<Call>,
 }
 
 /// The per-call part of a run.
@@ -104,6 +112,9 @@ pub(crate) enum Event {
     Failed(SetupFailure),
     /// The program is executing.
     Started,
+    /// The command's process is about to enter its Landlock domain, whose refusals are to be found in the audit log; a
+    /// pidfd of it comes as a descriptor.
+    Confining,
     /// The trace filter is installed; its listener comes as a descriptor.
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.

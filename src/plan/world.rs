@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::policy::look;
+
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
@@ -35,7 +37,8 @@ pub struct HostWorld;
 
 impl World for HostWorld {
     fn kind(&self, path: &Path) -> PathKind {
-        match std::fs::symlink_metadata(path) {
+        // Not noted: a plan asks about paths of its policy only, which noted them.
+        match path.symlink_metadata() {
             Ok(meta) if meta.is_dir() => PathKind::Directory,
             Ok(_) => PathKind::Other,
             Err(_) => PathKind::Missing,
@@ -43,7 +46,7 @@ impl World for HostWorld {
     }
 
     fn top_level(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir("/").into_iter().flatten();
+        let entries = look::list(Path::new("/")).into_iter().flatten();
         let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
         paths.sort_unstable();
         paths

@@ -12,6 +12,7 @@ mod git_config;
 mod hold;
 mod layers;
 mod lines;
+pub(crate) mod look;
 mod mode;
 mod network;
 pub(crate) mod path_text;

@@ -50,6 +50,11 @@ impl Aftermath {
         !self.policy.watched.is_empty() && self.facts.get().is_none()
     }
 
+    /// It is known by other means that there is nothing to see.
+    pub(super) fn is_as_before(&self) {
+        self.facts.get_or_init(Vec::new);
+    }
+
     /// Looks, once, and does what the policy says about what has appeared.
     pub(super) fn look(&self) -> &[String] {
         self.facts.get_or_init(|| {

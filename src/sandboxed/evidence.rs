@@ -15,7 +15,7 @@ use crate::policy::{EffectivePolicy, PathAccess, PathRule, SandboxMode, SyscallR
 /// three such calls a file, all allowed.
 pub(super) fn trace_filter(mode: SandboxMode, reported: &[SyscallRule]) -> Vec<Instruction> {
     let descriptor_metadata = mode == SandboxMode::ReadOnly;
-    let filter = compile(reported, FilterOptions { descriptor_metadata, handover: None });
+    let filter = compile(reported, FilterOptions { descriptor_metadata });
     filter.instructions.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }
 

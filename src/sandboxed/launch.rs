@@ -12,12 +12,14 @@ use tokio::time::Instant;
 
 use super::SandboxedExecutor;
 use super::aftermath::Aftermath;
+use super::audited::AuditedRun;
 use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
+use super::plans::Given;
 use super::report::{RunContext, RunFacts, Views};
 use super::sessions;
 use crate::environment::Variables;
@@ -28,7 +30,7 @@ use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage, Terminal};
 use crate::output::SPILL_PREFIX;
-use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan};
+use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, Planned, plan};
 use crate::policy::EffectivePolicy;
 
 /// How long building a sandbox may take before it is given up. Generous: a loaded machine is not a broken one.
@@ -71,7 +73,7 @@ impl SandboxedExecutor {
         }
         let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
         let mut placeholders = Placeholders::make(approved);
-        let policy = Arc::new(self.config.policy.effective(&call)?);
+        let policy = self.config.policy.shared(&call)?;
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
             let support = self.host.support();
@@ -101,7 +103,7 @@ impl SandboxedExecutor {
     fn plan(
         &self,
         policy: &Arc<EffectivePolicy>,
-        host: &HostSupport,
+        host: &Arc<HostSupport>,
         call: &CallPolicy,
         spec: &ExecSpec,
     ) -> Result<RunContext, ExecError> {
@@ -115,21 +117,14 @@ impl SandboxedExecutor {
         } else {
             None
         };
-        let input = PlanInput {
-            policy,
-            host,
-            world: &HostWorld,
-            backend: self.config.backend,
-            require_full: self.config.require_full,
-            trace: traced,
-            proxy_port: PROXY_PORT,
+        let given = Given {
+            policy: Arc::clone(policy),
+            host: Arc::clone(host),
+            traced,
+            audited: policy.mode.confines() && self.audit.is_likely()?,
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
-        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
-        planned.plan.fault = self.config.fault;
-        if traced {
-            planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
-        }
+        let planned = self.plans.of(given, |given| self.plan_anew(given))?;
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;
@@ -139,6 +134,8 @@ impl SandboxedExecutor {
             aftermath: Aftermath::of(Arc::clone(policy)),
             planned,
             trace: None,
+            audit_log: None,
+            audited: None,
             outlet,
             terminal: None,
             untraced,
@@ -147,6 +144,28 @@ impl SandboxedExecutor {
             placeholders: Placeholders::default(),
             _tmp: tmp,
         })
+    }
+
+    fn plan_anew(&self, given: &Given) -> Result<Planned, ExecError> {
+        let input = PlanInput {
+            policy: &given.policy,
+            host: &given.host,
+            world: &HostWorld,
+            backend: self.config.backend,
+            require_full: self.config.require_full,
+            trace: given.traced,
+            proxy_port: PROXY_PORT,
+            session_tmp: given.session_tmp.clone(),
+        };
+        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
+        planned.plan.fault = self.config.fault;
+        if given.traced {
+            planned.plan.trace = Some(evidence::trace_filter(given.policy.mode, &planned.reported_calls));
+        }
+        if let Some(landlock) = &mut planned.plan.landlock {
+            landlock.audit = given.audited;
+        }
+        Ok(planned)
     }
 
     /// Whether this command is traced. The supervisor's thread then starts while the sandbox is built.
@@ -191,6 +210,10 @@ impl SandboxedExecutor {
                 launcher.spawn(&context.planned.plan, call, stdio).map_err(unavailable)?
             }
         };
+        if context.planned.plan.landlock.as_ref().is_some_and(|landlock| landlock.audit) {
+            // Here, where there is nothing to do but to wait for the sandbox.
+            context.audit_log = self.audit.log()?;
+        }
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
             Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher, Arc::clone(&context.aftermath)))),
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
@@ -218,6 +241,10 @@ impl SandboxedExecutor {
                     let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
                     let watch = evidence::watch(&context.policy, &context.planned);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
+                }
+                Ok((Event::Confining, fds)) => {
+                    let log = context.audit_log.take();
+                    context.audited = log.zip(fds.first()).and_then(|(log, process)| AuditedRun::enter(log, process));
                 }
                 Ok((Event::ProxySocket, mut fds)) => {
                     let socket = fds.pop().ok_or_else(|| Lost::Gone("its proxy socket did not arrive".to_owned()))?;

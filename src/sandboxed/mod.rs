@@ -4,6 +4,7 @@
 
 mod aftermath;
 mod attached;
+mod audited;
 mod child;
 mod config;
 mod evidence;
@@ -12,6 +13,7 @@ mod launch;
 mod layered;
 mod outlet;
 mod placeholders;
+mod plans;
 mod pty;
 mod report;
 mod sessions;
@@ -20,7 +22,7 @@ mod stdio;
 use std::sync::Arc;
 
 pub use attached::Attachment;
-pub use config::{PolicySource, SandboxedConfig, TraceChoice};
+pub use config::{AuditChoice, PolicySource, SandboxedConfig, TraceChoice};
 pub use layered::LayeredPolicy;
 pub use pty::{PtyProcess, TerminalSize};
 
@@ -31,6 +33,7 @@ use crate::executor::program::shell_of;
 use crate::executor::{BashExecutor, BashProcess, BoxFuture, ExecError, ExecRequest, ExecSpec, RunResult};
 use crate::host::HostSupport;
 use crate::policy::SandboxMode;
+use audited::Audit;
 use host_state::HostState;
 use sessions::Sessions;
 
@@ -45,6 +48,8 @@ pub struct SandboxedExecutor {
     shell: Result<std::path::PathBuf, String>,
     engine: Engine,
     host: HostState,
+    plans: plans::Plans,
+    audit: Audit,
     sessions: Sessions,
 }
 
@@ -87,7 +92,9 @@ impl SandboxedExecutor {
             environment,
             shell,
             engine,
+            plans: plans::Plans::default(),
             host: HostState::detect(config.launcher.clone())?,
+            audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
             config,
         })
@@ -104,6 +111,7 @@ impl SandboxedExecutor {
     pub async fn release(&self) {
         self.engine.dispose().await;
         self.host.release();
+        self.audit.close();
         self.sessions.end_all();
     }
 }
@@ -146,6 +154,7 @@ impl BashExecutor for SandboxedExecutor {
         Box::pin(async move {
             self.engine.dispose().await;
             self.host.close().await;
+            self.audit.close();
             self.sessions.end_all();
         })
     }

@@ -9,9 +9,11 @@ use nix::sys::signal::Signal;
 
 use super::PolicySource;
 use super::aftermath::Aftermath;
+use super::audited::AuditedRun;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
+use crate::denial::audit::AuditLog;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
 use crate::executor::blocking::blocking;
@@ -27,6 +29,9 @@ pub(super) struct RunContext {
     pub(super) aftermath: Arc<Aftermath>,
     pub(super) planned: Planned,
     pub(super) trace: Option<TraceHandle>,
+    /// The audit log, until it is known which process it is to collect for.
+    pub(super) audit_log: Option<Arc<AuditLog>>,
+    pub(super) audited: Option<AuditedRun>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
     /// Our side of the command's terminal, when it was started on one.
@@ -86,6 +91,11 @@ impl RunContext {
             }
         });
         let mut record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+        if let Some(audited) = self.audited.take() {
+            let (seen, told) = audited.finish().await;
+            record.observations.extend(seen);
+            notes.extend(told);
+        }
         if let Some(outlet) = self.outlet.take() {
             let (refused, uncounted) = outlet.close().await;
             record.observations.extend(refused);
@@ -108,6 +118,10 @@ impl RunContext {
     /// The look after the run, off the runtime's threads: a workspace may be large, and what was planted in it too.
     async fn look(&self) -> Vec<String> {
         if !self.aftermath.is_due() {
+            return Vec::new();
+        }
+        if self.views.source.is_unchanged(&self.policy) {
+            self.aftermath.is_as_before();
             return Vec::new();
         }
         let aftermath = Arc::clone(&self.aftermath);
