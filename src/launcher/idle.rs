@@ -11,7 +11,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use procfs::{Current, Meminfo};
 use serde::de::DeserializeOwned;
 
-use super::wire;
+use super::wire::{self, Message};
 
 /// How long one waits.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ const SHORT: u64 = 20;
 /// The order, with its descriptors; `None` when the host is gone or says nothing that can be understood, and when the
 /// time is over. In that last case the socket is closed for writing first, so that an order sent at that very moment is
 /// either taken here or refused to its sender.
-pub(super) fn wait<T: DeserializeOwned>(socket: &OwnedFd) -> Option<(T, Vec<OwnedFd>)> {
+pub(super) fn wait<T: Message + DeserializeOwned>(socket: &OwnedFd) -> Option<(T, Vec<OwnedFd>)> {
     let end = Instant::now() + PATIENCE;
     loop {
         let mut readable = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];

@@ -23,6 +23,10 @@ impl Message for Order {
     const MOST: usize = MOST;
 }
 
+impl Message for Call {
+    const MOST: usize = MOST;
+}
+
 impl Message for Event {}
 impl Message for Control {}
 
