@@ -198,7 +198,7 @@ fn arguments_and_variables_of_any_size() {
         ];
         assert!(clean("an odd environment", &stockade.with(user, "exec \"$0\" run -- true", &odd)));
         assert!(clean("none", &stockade.shell(user, "exec env -i \"$0\" run -- true")));
-        for option in ["--workspace", "--workdir", "--write", "--deny-read", "--policy"] {
+        for option in ["--workspace", "--workdir", "--policy"] {
             let script = format!("exec \"$0\" run {option} \"$V0\" -- true");
             let output = stockade.with(user, &script, &many);
             let said = String::from_utf8_lossy(&output.stderr);
@@ -223,7 +223,7 @@ fn odd_places_to_start_in() {
             ),
             ("cd /proc/self", false),
             ("cd /dev", true),
-            ("cd /", true),
+            ("cd /", false),
         ] {
             let output = stockade.shell(user, &format!("{place}; {command}"));
             assert_eq!(clean(&format!("{place} as {}", user.name()), &output), runs, "{place} as {}", user.name());

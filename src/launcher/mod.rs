@@ -9,9 +9,9 @@ mod connection;
 mod dev;
 mod domain;
 mod early;
-mod idle;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
+mod idle;
 mod init;
 mod locate;
 mod mount_point;
@@ -29,9 +29,9 @@ mod wire;
 pub(crate) use channel::RunChannel;
 pub(crate) use client::LauncherClient;
 pub use early::start_early;
-pub use locate::{LauncherError, LauncherPath};
 #[cfg(any(test, fuzzing))]
 pub use fuzzing::launcher as fuzz;
+pub use locate::{LauncherError, LauncherPath};
 pub use probe::Probe;
 pub(crate) use protocol::{Call, Control, Event, Exit, Terminal};
 pub use server::enter;

@@ -265,8 +265,7 @@ fn describe(
     place: &Place,
     around: Around,
 ) -> Seen {
-    let mut seen =
-        Seen { changes, survivors, hung: finished.hung, stderr: finished.stderr, ..Seen::of_nothing(scene) };
+    let mut seen = Seen { changes, survivors, hung: finished.hung, stderr: finished.stderr, ..Seen::of_nothing(scene) };
     let mut stdout = finished.stdout;
     if matches!(place, Place::Sandbox { .. }) && around != Around::Terminal {
         let line = stdout.lines().last().unwrap_or_default().to_owned();
