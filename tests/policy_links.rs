@@ -13,15 +13,15 @@ use proptest::sample::Index;
 use stockade::policy::{CliRule, EffectivePolicy, HostPaths, PolicyRequest, SandboxMode, explain_path};
 
 /// Names that a policy says nothing of by itself.
-const NAMES: [&[u8]; 5] = [b"a", b"b\xff", b"c\n", b"d e", b"\xc3\xa9"];
+const NAMES: [&[u8]; 3] = [b"a", b"b\xff", b"c\n d"];
 
 fn a_name() -> impl Strategy<Value = &'static OsStr> {
     prop::sample::select(NAMES.map(OsStr::from_bytes).to_vec())
 }
 
-/// A path below the root, three names at most.
+/// A path below the root, four names at most.
 fn a_place() -> impl Strategy<Value = PathBuf> {
-    (prop::sample::select(vec!["ws", "far"]), prop::collection::vec(a_name(), 0..3))
+    (prop::sample::select(vec!["ws", "ws", "ws", "far"]), prop::collection::vec(a_name(), 0..4))
         .prop_map(|(top, names)| names.into_iter().fold(PathBuf::from(top), |path, name| path.join(name)))
 }
 
@@ -62,7 +62,7 @@ fn make(root: &Path, world: &World) -> Vec<PathBuf> {
         symlink(to, at).ok();
     }
     let mut seen = Vec::new();
-    names(&root.join("ws"), 4, &mut seen);
+    names(&root.join("ws"), 5, &mut seen);
     names(&root.join("far"), 4, &mut seen);
     seen
 }
@@ -77,6 +77,30 @@ fn names(path: &Path, depth: usize, seen: &mut Vec<PathBuf>) {
         entries.sort();
         entries.iter().for_each(|entry| names(entry, depth - 1, seen));
     }
+}
+
+/// Where writing to a path ends up: what is not there yet is made in the real directory, or where a dangling link leads.
+/// `None` where links lead round in a circle.
+fn real(path: &Path, links: usize) -> Option<PathBuf> {
+    if let Ok(there) = path.canonicalize() {
+        return Some(there);
+    }
+    let here = real(path.parent()?, links)?.join(path.file_name()?);
+    match here.read_link() {
+        Ok(_) if links == 0 => None,
+        Ok(target) => real(&tidy(&here.parent()?.join(target)), links - 1),
+        Err(_) => Some(here),
+    }
+}
+
+/// Without `..`, whose directories are real here.
+fn tidy(path: &Path) -> PathBuf {
+    path.iter().fold(
+        PathBuf::new(),
+        |path, part| {
+            if part == ".." { path.parent().unwrap().to_owned() } else { path.join(part) }
+        },
+    )
 }
 
 /// Rules by what the kernel makes of their paths.
@@ -127,7 +151,7 @@ fn must_be_held(model: &Model) -> BTreeSet<PathBuf> {
 #[test]
 fn rules_hold_by_whatever_name_they_are_written_and_asked() {
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases: 300,
+        cases: 400,
         failure_persistence: None,
         ..ProptestConfig::default()
     });
@@ -147,12 +171,10 @@ fn rules_hold_by_whatever_name_they_are_written_and_asked() {
             let model = Model { rules };
             for (which, new) in &world.asked {
                 let path = new.map_or_else(|| which.get(&seen).clone(), |new| which.get(&seen).join(new));
-                // What is not there yet would be made in the real directory.
-                let real =
-                    path.canonicalize().or_else(|_| which.get(&seen).canonicalize().map(|at| at.join(new.unwrap())));
+                let Some(real) = real(&path, 8) else { continue };
                 let explained = explain_path(&policy, &path);
-                prop_assert_eq!(&explained.path, real.as_ref().unwrap());
-                let expected = model.decide(real.as_ref().unwrap());
+                prop_assert_eq!(&explained.path, &real);
+                let expected = model.decide(&real);
                 prop_assert_eq!((explained.read, explained.write), expected, "{:?} under {:?}", path, written);
                 compared.set(compared.get() + 1);
             }
@@ -167,5 +189,5 @@ fn rules_hold_by_whatever_name_they_are_written_and_asked() {
             Ok(())
         })
         .unwrap();
-    assert!(compared.get() > 1000 && held.get() > 20, "{} compared, {} held", compared.get(), held.get());
+    assert!(compared.get() > 1000 && held.get() > 10, "{} compared, {} held", compared.get(), held.get());
 }
