@@ -71,6 +71,7 @@
 //! | [`mcp`], [`acp`] | the tools over the Model Context Protocol and the Agent Client Protocol |
 //! | [`doctor`] | what this host can enforce, found out by building sandboxes |
 //! | [`journal`] | a hash-chained record of what ran |
+//! | [`verify`] | the denial matrix and known ways out, tried on this host |
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/embedding.md")]
@@ -98,3 +99,4 @@ pub mod policy;
 pub mod sandboxed;
 pub mod session;
 pub mod tool;
+pub mod verify;

@@ -33,11 +33,37 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
     Explain(ExplainArgs),
+    /// Try every promise on this host, with and without a sandbox, against throw-away targets; exit status 1 when one is
+    /// not kept
+    Verify(VerifyArgs),
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Serve the tools over the Model Context Protocol on standard input and output
     Mcp(PolicyArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// For which
+        shell: clap_complete::Shell,
+    },
+    /// What verify runs in the sandbox
+    #[command(hide = true)]
+    Probe {
+        /// What verify says
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) json: bool,
+    /// Write the report to a file as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

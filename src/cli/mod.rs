@@ -5,21 +5,25 @@ mod attach;
 mod doctor;
 mod exit;
 mod explain;
+#[cfg(test)]
+mod generated;
 mod journal;
 mod journaled;
 mod mcp;
+mod progress;
 mod raw;
 mod record;
 mod relay;
 mod run;
 mod shell;
 mod terminal;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
 use args::{Cli, Command, RunAlone};
 use exit::Failure;
@@ -33,8 +37,16 @@ pub(crate) fn begins_a_sandbox(mut arguments: impl Iterator<Item = OsString>) ->
         && !arguments.take_while(|argument| argument != "--" && argument != "-c").any(|argument| otherwise(&argument))
 }
 
-/// Parses the arguments, does what they ask, and says how it went.
+/// Parses the arguments, does what they ask, and says how it went. A fault of ours, or a library's that has no other way to
+/// say what it could not get, ends like everything that stockade cannot do.
 pub(crate) fn main() -> ExitCode {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        eprintln!("stockade: internal error: {panic}");
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            usual(panic);
+        }
+    }));
     // The status of a panic is nobody's: scripts know 125. What it was has been said by then.
     std::panic::catch_unwind(parse_and_do).unwrap_or_else(|_| {
         Failure::cannot("this is a defect of stockade itself; please report the lines above").report()
@@ -53,6 +65,12 @@ fn parse_and_do() -> ExitCode {
         Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),
         Command::Mcp(policy) => mcp::mcp(&policy),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "stockade", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Probe { arguments } => Ok(stockade::verify::probe(&arguments)),
     };
     done.unwrap_or_else(|failure| failure.report())
 }

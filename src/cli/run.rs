@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use stockade::denial::Denial;
 use stockade::environment::EnvironmentPolicy;
@@ -21,6 +22,9 @@ use super::exit::{CANNOT_RUN, Failure};
 use super::record;
 use super::relay::{End, session};
 use super::terminal::Saved;
+
+/// What the connections of one sandbox may take, with room to spare.
+const MOST_DESCRIPTORS: u64 = 4096;
 
 /// The time limit ended the command.
 pub(crate) const TIMED_OUT: u8 = 124;
@@ -87,6 +91,7 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let spec = spec(&executor, &args)?;
     if policy.standing().mode.confines() {
         relay_standard_input()?;
+        allow_many_connections();
     }
     let recorded = record::begin(&args.policy, &policy, &spec)?;
     let (result, status) = if args.json {
@@ -101,6 +106,15 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     // This process is about to end; taking the executor apart first would only delay that.
     std::mem::forget(executor);
     recording.and(status)
+}
+
+/// A tunnel takes two descriptors of ours. The launcher was forked before this, so commands keep the limit they were given.
+fn allow_many_connections() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MOST_DESCRIPTORS)), hard));
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
 }
 
 type Done = (Result<RunResult, Failure>, Result<ExitCode, Failure>);
@@ -197,16 +211,21 @@ pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConf
     config.backend = args.backend.into();
     config.trace = args.trace.into();
     config.audit = args.audit.into();
-    config.environment = EnvironmentPolicy {
-        set: args.env.iter().cloned().collect(),
-        pass: args.pass_env.iter().cloned().collect(),
-        terminal_defaults: false,
-    };
+    config.environment = environment(args);
     config
 }
 
+/// What of the environment reaches commands, as the options say.
+pub(crate) fn environment(args: &PolicyArgs) -> EnvironmentPolicy {
+    EnvironmentPolicy {
+        set: args.env.iter().cloned().collect(),
+        pass: args.pass_env.iter().cloned().collect(),
+        terminal_defaults: false,
+    }
+}
+
 /// Options that contradict each other are bad usage; a policy that is wrong, or wrong for this host, is not.
-fn policy_failure(error: PolicyError) -> Failure {
+pub(crate) fn policy_failure(error: PolicyError) -> Failure {
     match error {
         PolicyError::Conflict { .. } | PolicyError::NoSuchPolicy { .. } => Failure::usage(error.to_string()),
         _ => Failure::cannot(format!("policy: {error}")),

@@ -120,6 +120,7 @@ fn learn(facts: &mut Facts, support: &HostSupport) {
     facts.euid = support.euid;
     facts.kernel = support.kernel;
     facts.landlock_abi = support.landlock_abi;
+    facts.sees_host_sockets = support.sees_host_sockets;
     let refused = support.refusals.iter().find(|failure| failure.stage == Stage::Proc);
     facts.fresh_proc_refused = facts.fresh_proc_refused.take().or_else(|| refused.cloned());
 }

@@ -38,6 +38,9 @@ pub struct HostSupport {
     pub network_namespace: bool,
     /// A fresh `/proc` can be mounted in a new PID namespace.
     pub fresh_proc: bool,
+    /// Every pathname socket of the host can be found, so that it can be covered: nothing else keeps a command from
+    /// them before Landlock ABI 9. False in a network namespace that is not, or may not be, the machine's first.
+    pub sees_host_sockets: bool,
     /// Refusals that led here, in the order in which they were met.
     pub refusals: Vec<SetupFailure>,
 }
@@ -77,6 +80,7 @@ impl HostSupport {
             namespaces: if privileged { NamespaceRoute::Privileged } else { NamespaceRoute::UserNamespace },
             network_namespace: true,
             fresh_proc: true,
+            sees_host_sockets: super::sockets::table_is_complete(),
             refusals: Vec::new(),
         })
     }
@@ -151,6 +155,7 @@ mod tests {
             namespaces: NamespaceRoute::Privileged,
             network_namespace: true,
             fresh_proc: true,
+            sees_host_sockets: true,
             refusals: Vec::new(),
         }
     }

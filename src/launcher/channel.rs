@@ -7,7 +7,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use tokio::io::unix::AsyncFd;
 
 use super::LauncherError;
-use super::protocol::{Control, Event};
+use super::protocol::{Call, Control, Event};
 use super::wire::{self, WireError};
 use crate::kernel;
 
@@ -25,10 +25,21 @@ impl RunChannel {
             .map_err(|errno| LauncherError::Socket(errno.into()))
     }
 
+    /// To be made before the sandbox gets its order: nothing may run that nobody hears.
     pub(super) fn new(run: u64, socket: OwnedFd) -> Result<Self, LauncherError> {
         let nonblocking = fcntl(&socket, FcntlArg::F_SETFL(OFlag::O_NONBLOCK));
         nonblocking.map_err(|errno| LauncherError::Socket(errno.into()))?;
         Ok(Self { run, socket: kernel::watch(socket).map_err(LauncherError::Socket)? })
+    }
+
+    /// The same, for a run whose number is known only now.
+    pub(super) fn numbered(self, run: u64) -> Self {
+        Self { run, ..self }
+    }
+
+    /// Gives a sandbox that waits for it its call, with standard input, output and error.
+    pub(super) fn order(&self, call: &Call, stdio: &[i32; 3]) -> Result<(), WireError> {
+        wire::send(self.socket.get_ref().as_fd(), call, stdio)
     }
 
     /// Number of the run, for [`LauncherClient::kill`].

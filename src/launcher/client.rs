@@ -96,6 +96,7 @@ impl LauncherClient {
             return Ok(Err(call));
         }
         let (ours, theirs) = RunChannel::ends()?;
+        let channel = RunChannel::new(EARLY_RUN, ours)?;
         let [stdin, stdout, stderr] = numbers(stdio);
         let fds = [theirs.as_raw_fd(), stdin, stdout, stderr];
         if let Err(error) = ready.order(plan.clone(), Some(call.clone()), &fds) {
@@ -104,7 +105,7 @@ impl LauncherClient {
             return Ok(Err(call));
         }
         *early = Early::Running(ready);
-        RunChannel::new(EARLY_RUN, ours).map(Ok)
+        Ok(Ok(channel))
     }
 
     /// Kills the sandbox of a run from outside, for when its init does not answer.
@@ -174,24 +175,40 @@ impl Launcher {
             return self.spawn_cold(plan, call, stdio);
         }
         let world = Standing::of(plan);
-        let given = match &mut self.pool {
-            Some(pool) => pool.give(plan, &world, call, &stdio),
-            None => Err(call),
-        };
-        let channel = match given {
-            Ok((run, socket)) => RunChannel::new(run, socket)?,
-            Err(call) => self.spawn_cold(plan, call, stdio)?,
+        let channel = match self.give(plan, &world, &call, &stdio)? {
+            Some(channel) => channel,
+            None => self.spawn_cold(plan, call, stdio)?,
         };
         self.warm(plan, world)?;
         Ok(channel)
     }
 
+    /// Gives the call to a sandbox that waits for one like it, where there is one.
+    fn give(
+        &mut self,
+        plan: &SandboxPlan,
+        world: &Standing,
+        call: &Call,
+        stdio: &[i32; 3],
+    ) -> Result<Option<RunChannel>, LauncherError> {
+        let Some(pool) = &mut self.pool else { return Ok(None) };
+        while let Some((run, socket)) = pool.take(plan, world) {
+            let channel = RunChannel::new(run, socket)?;
+            match channel.order(call, stdio) {
+                Ok(()) => return Ok(Some(channel)),
+                Err(error) => tracing::debug!(%error, "a sandbox had ended while it waited"),
+            }
+        }
+        Ok(None)
+    }
+
     fn spawn_cold(&mut self, plan: &SandboxPlan, call: Call, stdio: [i32; 3]) -> Result<RunChannel, LauncherError> {
         let (ours, theirs) = RunChannel::ends()?;
+        let channel = RunChannel::new(0, ours)?;
         let [stdin, stdout, stderr] = stdio;
         let run = self.connection.spawn(plan, Some(call), &[theirs.as_raw_fd(), stdin, stdout, stderr])?;
         self.connection.prepare(plan.shape())?;
-        RunChannel::new(run, ours)
+        Ok(channel.numbered(run))
     }
 
     /// The next call is likely to be like this one, so its sandbox is built while there is nothing else to do.

@@ -45,6 +45,9 @@ pub(super) fn run_when_told(plan: &SandboxPlan, socket: &OwnedFd, inherited: Inh
         let Some((call, stdio)) = idle::wait::<Call>(socket) else { return Ok(()) };
         let Ok(stdio) = <[OwnedFd; 3]>::try_from(stdio) else { return Ok(()) };
         adopt(plan, &call, &stdio, token)?;
+        if plan.trace.is_none() {
+            announce(socket);
+        }
         step(plan.fault, Stage::Exec, || execute(&call)).map(|never| match never {})
     });
     if let Err(failure) = done {
@@ -55,6 +58,13 @@ pub(super) fn run_when_told(plan: &SandboxPlan, socket: &OwnedFd, inherited: Inh
         tracing::debug!(%errno, "init could not be told that nothing ran");
     }
     kernel::exit_now(125)
+}
+
+/// That the program is executed next.
+fn announce(socket: &OwnedFd) {
+    if let Err(error) = wire::send(socket, &Event::Executing, &[]) {
+        tracing::debug!(%error, "the host could not be told");
+    }
 }
 
 fn report(failure: &SetupFailure, socket: &OwnedFd) {

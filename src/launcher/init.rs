@@ -17,6 +17,7 @@ use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
 use super::command::Task;
+use super::lookups::NameServer;
 use super::mounts::Foundation;
 use super::protocol::{Call, Control, Event, Exit, Order, Terminal};
 use super::step::{At, StepError, step};
@@ -80,37 +81,45 @@ pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited) -
 /// Exit status of an init that nobody wanted after all.
 pub(super) const EXPIRED: i32 = 3;
 
-type Laid = Result<Option<Foundation>, SetupFailure>;
+/// What is built before the policy of the call is known. Without namespaces there is nothing.
+#[derive(Default)]
+struct Ground {
+    mounts: Option<Foundation>,
+    names: Option<NameServer>,
+}
+
+type Laid = Result<Ground, SetupFailure>;
 
 fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
     let Work { plan, socket, task } = work;
-    let built = foundation.and_then(|mut foundation| build(&plan, foundation.as_mut(), &socket).map(|()| foundation));
-    let started = built.and_then(|foundation| match task {
+    let built = foundation.and_then(|mut ground| build(&plan, ground.mounts.as_mut(), &socket).map(|()| ground));
+    let started = built.and_then(|ground| match task {
         Some((call, stdio)) => {
             let stdio = match call.terminal {
                 Some(wanted) => step(plan.fault, Stage::Stdio, || terminal(wanted, stdio, &socket))?,
                 None => stdio,
             };
             let (main, signals) = start(&plan, &(call, stdio), &socket, inherited)?;
-            Ok((main, signals, None, foundation))
+            Ok((main, signals, None, ground))
         }
         None => {
             let (main, signals, unused) = start_ahead(&plan, &socket, inherited)?;
-            Ok((main, signals, Some(unused), foundation))
+            Ok((main, signals, Some(unused), ground))
         }
     });
     match started {
-        Ok((main, signals, unused, foundation)) => {
-            let sandbox = Sandbox { socket, signals, main, namespaced: plan.backend == Backend::Namespaces };
+        Ok((main, signals, unused, Ground { mounts, names })) => {
+            let namespaced = plan.backend == Backend::Namespaces;
+            let mut sandbox = Sandbox { socket, signals, names, main, namespaced };
             // The command may run already, so a refusal here cannot be told as one of building: the sandbox ends without
             // a word, which the host reports as lost.
             let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
             match unused {
                 // Taking the host's tree apart waits for every processor, a millisecond and more: while nothing is
                 // wanted, or else at the end of this process, when all has been told.
-                None => std::mem::forget(foundation),
+                None => std::mem::forget(mounts),
                 Some(unused) => {
-                    drop(foundation);
+                    drop(mounts);
                     if !bare || !sandbox.has_executed(&unused) {
                         kernel::exit_now(0);
                     }
@@ -135,12 +144,13 @@ fn lay(backend: Backend, shape: Option<Shape>, fault: Option<Fault>) -> Laid {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
     step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
-    let Some(shape) = shape else { return Ok(None) };
-    let foundation = Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?;
-    if shape.namespaces.network {
-        step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    let Some(shape) = shape else { return Ok(Ground::default()) };
+    let mounts = Some(Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?);
+    if !shape.namespaces.network {
+        return Ok(Ground { mounts, names: None });
     }
-    Ok(Some(foundation))
+    step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    Ok(Ground { mounts, names: NameServer::open() })
 }
 
 /// Those that init was not born into.
@@ -225,6 +235,9 @@ fn start(
 ) -> Result<(Pid, SignalFd), SetupFailure> {
     step(plan.fault, Stage::Fork, || {
         let signals = watch_signals()?;
+        if plan.trace.is_none() {
+            tell(socket, &Event::Executing);
+        }
         let main = kernel::run_sharing_memory(|| command::run(plan, task, socket, inherited))?;
         Ok((main, signals))
     })
@@ -267,6 +280,7 @@ fn tell(socket: &OwnedFd, event: &Event) {
 struct Sandbox {
     socket: OwnedFd,
     signals: SignalFd,
+    names: Option<NameServer>,
     main: Pid,
     namespaced: bool,
 }
@@ -293,7 +307,7 @@ impl Sandbox {
 
     /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind. Without `wait` it
     /// ends everything at once.
-    fn supervise(self, wait: bool) {
+    fn supervise(&mut self, wait: bool) {
         let ending = if wait { self.wait_for_main() } else { None };
         if self.namespaced {
             reap::kill_all_in_namespace();
@@ -306,25 +320,28 @@ impl Sandbox {
     }
 
     /// How the command ended; `None` when the sandbox is to end without it, because the host or the launcher is gone.
-    fn wait_for_main(&self) -> Option<(Option<i32>, Option<i32>)> {
+    fn wait_for_main(&mut self) -> Option<(Option<i32>, Option<i32>)> {
         loop {
             if let Some(ending) = self.collect() {
                 return Some(ending);
             }
-            let mut ready = [
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-            ];
+            // Without a name server the third is the second once more.
+            let questions = self.names.as_ref().map_or(self.socket.as_fd(), |names| names.socket().as_fd());
+            let mut ready = [self.signals.as_fd(), self.socket.as_fd(), questions]
+                .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
             match poll(&mut ready, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return None,
             }
-            let [signal, control] = ready.map(|fd| fd.any().unwrap_or(false));
+            let [signal, control, question] = ready.map(|fd| fd.any().unwrap_or(false));
             if signal && self.told_to_end() {
                 return None;
             }
             if control && !self.obey() {
                 return None;
+            }
+            if let Some(names) = self.names.as_mut().filter(|_| question) {
+                names.answer(|question| tell(&self.socket, &Event::Lookup(question.to_vec())));
             }
         }
     }

@@ -14,6 +14,7 @@ mod fuzzing;
 mod idle;
 mod init;
 mod locate;
+mod lookups;
 mod mount_point;
 mod mounts;
 mod probe;

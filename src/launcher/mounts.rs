@@ -13,7 +13,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use super::dev::Devices;
-use super::mount_point::{make_target, open_path, seal, tmpfs};
+use super::mount_point::{create_file, make_target, open_path, seal, tmpfs};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
@@ -143,6 +143,7 @@ impl Foundation {
             }
             (MountKind::MaskDirectory { populated: false }, None) => kernel::clone_tree(&mask()?.directory, false)?,
             (MountKind::MaskFile, None) => kernel::clone_tree(&mask()?.file, false)?,
+            (MountKind::NameServer, None) => kernel::clone_tree(&mask()?.resolver, false)?,
             (MountKind::MaskDirectory { populated: true }, None) => tmpfs("0755", 1 << 20)?,
             (MountKind::Private(PrivateSource::Memory { size }), None) => tmpfs("1777", *size)?,
             (MountKind::Private(PrivateSource::Directory(_)), None) => return Err(Errno::ENOENT.into()),
@@ -174,13 +175,18 @@ fn close_everything() -> Result<(), StepError> {
     Ok(bind_read_only(&open_path(Path::new("/"))?)?)
 }
 
-/// The two things that stand in for masked paths.
+/// What the sandbox's own name server needs to be asked: by whom it is found, and that no answer is waited for twice.
+const RESOLVER: &[u8] = b"nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+
+/// The things that stand in for paths of the host.
 struct Masks {
     /// Reads as empty, refuses writes.
     directory: OwnedFd,
     /// A device on a nodev mount: opening it is refused (`EACCES`) whoever asks, uid 0 included, where an empty file would
     /// be believed.
     file: OwnedFd,
+    /// The sandbox's own `resolv.conf`.
+    resolver: OwnedFd,
 }
 
 impl Masks {
@@ -190,10 +196,11 @@ impl Masks {
         let file = open_path(Path::new("/dev/null")).at(Path::new("/dev/null"))?;
         let mount = tmpfs("0755", 64 << 10)?;
         mkdirat(&mount, "directory", Mode::from_bits_truncate(0o555))?;
+        nix::unistd::write(create_file(&mount, "resolver", 0o444)?, RESOLVER)?;
         seal(&mount)?;
         kernel::move_mount_onto(&mount, open_path(Path::new("/dev"))?)?;
-        let directory = openat(&mount, "directory", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(Self { directory, file })
+        let open = |name| openat(&mount, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+        Ok(Self { directory: open("directory")?, file, resolver: open("resolver")? })
     }
 }
 

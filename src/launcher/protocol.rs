@@ -23,8 +23,9 @@ impl Message for Order {
     const MOST: usize = MOST;
 }
 
+/// Arguments and environment may be as large as the kernel takes.
 impl Message for Call {
-    const MOST: usize = MOST;
+    const MOST: usize = Order::MOST;
 }
 
 impl Message for Event {}
@@ -119,10 +120,15 @@ pub(crate) enum Event {
     /// The command's process is about to enter its Landlock domain, whose refusals are to be found in the audit log; a
     /// pidfd of it comes as a descriptor.
     Confining,
-    /// The trace filter is installed; its listener comes as a descriptor.
+    /// The program is about to be executed: whatever is heard after this, it may have run. Only where there is no
+    /// [`Self::Listener`], which says the same.
+    Executing,
+    /// The trace filter is installed, and the program executed next; its listener comes as a descriptor.
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.
     ProxySocket,
+    /// A name was looked up, which is refused: the question as it was asked (RFC 1035, header first).
+    Lookup(Vec<u8>),
     /// The command has a pseudo-terminal; the side that a person sits at comes as a descriptor.
     Terminal,
     /// The command has ended and nothing of it is left.

@@ -144,6 +144,9 @@ fn fresh_keyring() -> Result<bool, Errno> {
 struct Run {
     number: u64,
     pidfd: OwnedFd,
+    /// A copy of the sandbox's end of its socket. The kernel closes the descriptors of an init that is killed before it
+    /// ends the processes beneath it; the host is to see the end of the socket when nothing is left.
+    _socket: Option<OwnedFd>,
 }
 
 struct Server {
@@ -299,7 +302,8 @@ impl Server {
             let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
             match ready.order(plan.clone(), call.clone(), &raw) {
                 Ok(()) => {
-                    self.runs.insert(ready.pid, Run { number, pidfd: ready.pidfd });
+                    let run = Run { number, pidfd: ready.pidfd, _socket: fds.into_iter().next() };
+                    self.runs.insert(ready.pid, run);
                     return;
                 }
                 Err(error) => {
@@ -314,7 +318,7 @@ impl Server {
     fn spawn_cold(&mut self, number: u64, plan: SandboxPlan, call: Option<Call>, fds: Vec<OwnedFd>) {
         match kernel::clone_process(namespace_flags(plan.shape()), true) {
             Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => {
-                self.runs.insert(pid, Run { number, pidfd });
+                self.runs.insert(pid, Run { number, pidfd, _socket: fds.into_iter().next() });
             }
             Ok(Cloned::Parent { pid, pidfd: None }) => {
                 // A kernel that ignores CLONE_PIDFD (before 5.2) has no Landlock and no mount_setattr either; refuse it.
@@ -355,9 +359,12 @@ impl Server {
 
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
+        // Held until what was beneath them is told to end too.
+        let mut ended = Vec::new();
         for (pid, code) in reap::collect() {
-            if self.runs.remove(&pid).is_some() {
+            if let Some(run) = self.runs.remove(&pid) {
                 self.due = Instant::now();
+                ended.push(run);
             }
             if self.ready.take_if(|ready| ready.pid == pid).is_some() {
                 if code == Some(EXPIRED) {
@@ -369,6 +376,7 @@ impl Server {
             }
         }
         self.kill_strays();
+        drop(ended);
         Ok(())
     }
 
@@ -388,7 +396,6 @@ impl Server {
                 tracing::debug!(%errno, "the sandbox was gone already");
             }
         }
-        self.runs.clear();
         reap::kill_all_children();
     }
 }

@@ -9,9 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::protocol::Call;
 use super::ready::MountTable;
-use super::wire;
 use crate::plan::{Backend, SandboxPlan, Standing};
 
 /// Sandboxes waiting at any one time, and for any one plan.
@@ -43,26 +41,20 @@ impl Pool {
         plan.fault.is_none() && plan.backend == Backend::Namespaces
     }
 
-    /// Gives the call to a sandbox that waits for one like it. Returns the run's number and socket, or the call where
-    /// there is no such sandbox.
-    pub(super) fn give(
-        &mut self,
-        plan: &SandboxPlan,
-        world: &Standing,
-        call: Call,
-        stdio: &[i32; 3],
-    ) -> Result<(u64, OwnedFd), Call> {
+    /// Takes a sandbox that waits for a call of this plan, as its run's number and socket. It may have ended since, by its
+    /// own clock: then it refuses the call.
+    pub(super) fn take(&mut self, plan: &SandboxPlan, world: &Standing) -> Option<(u64, OwnedFd)> {
         if self.mounts_changed() {
             self.waiting.clear();
         }
-        while let Some(at) = self.waiting.iter().position(|warm| warm.plan == *plan) {
-            let Some(warm) = self.waiting.remove(at) else { break };
-            // One that has ended since, by its own clock, refuses the call; what was built on another world is let go.
-            if warm.world == *world && wire::send(&warm.socket, &call, stdio).is_ok() {
-                return Ok((warm.run, warm.socket));
+        loop {
+            let at = self.waiting.iter().position(|warm| warm.plan == *plan)?;
+            let warm = self.waiting.remove(at)?;
+            // What was built on another world is let go.
+            if warm.world == *world {
+                return Some((warm.run, warm.socket));
             }
         }
-        Err(call)
     }
 
     /// Whether there should be another of this plan.

@@ -38,15 +38,15 @@ pub(super) fn alone(
     host: &HostSupport,
     world: &dyn World,
     tmp: Option<&Path>,
-) -> Option<LandlockPlan> {
+) -> std::io::Result<Option<LandlockPlan>> {
     let mut grants = vec![rule(Path::new("/"), LandlockGrant::List, false)];
-    let beside_dev = world.top_level().into_iter().filter(|path| path != Path::new("/dev"));
+    let beside_dev = world.top_level()?.into_iter().filter(|path| path != Path::new("/dev"));
     grants.extend(beside_dev.map(|path| rule(path, LandlockGrant::Read, true)));
     grants.extend(devices());
     let writable = policy.rules.iter().filter(|r| r.access == PathAccess::Write && policy.decide(&r.path).writable);
     grants.extend(writable.map(|r| rule(&r.path, LandlockGrant::ReadWrite, r.optional)));
     grants.extend(tmp.map(|path| rule(path, LandlockGrant::ReadWrite, false)));
-    finish(policy, host, grants, false)
+    Ok(finish(policy, host, grants, false))
 }
 
 fn devices() -> impl Iterator<Item = LandlockRule> {

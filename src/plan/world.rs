@@ -22,7 +22,13 @@ pub trait World {
     fn kind(&self, path: &Path) -> PathKind;
 
     /// What stands directly beneath `/`.
-    fn top_level(&self) -> Vec<PathBuf>;
+    ///
+    /// # Errors
+    /// When it cannot be listed: what was left out would be refused to every command, which would look like a denial.
+    fn top_level(&self) -> std::io::Result<Vec<PathBuf>>;
+
+    /// The file that resolvers read (`/etc/resolv.conf`), every symbolic link resolved; `None` where there is none.
+    fn resolver_settings(&self) -> Option<PathBuf>;
 
     /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
     fn socket_names(&self) -> BTreeSet<PathBuf>;
@@ -45,11 +51,15 @@ impl World for HostWorld {
         }
     }
 
-    fn top_level(&self) -> Vec<PathBuf> {
-        let entries = look::list(Path::new("/")).into_iter().flatten();
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    fn top_level(&self) -> std::io::Result<Vec<PathBuf>> {
+        let mut paths: Vec<_> =
+            look::list(Path::new("/"))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
         paths.sort_unstable();
-        paths
+        Ok(paths)
+    }
+
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        std::fs::canonicalize("/etc/resolv.conf").ok()
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {

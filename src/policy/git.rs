@@ -31,7 +31,7 @@ const CODE: [(&str, &str, OnAppear); 5] = [
 const DATA: [&str; 9] = ["objects", "refs", "logs", "packed-refs", "info", "lfs", "rr-cache", "shallow", "gc.log"];
 
 /// How deep module directories are looked for: a submodule's name may contain slashes.
-const MODULE_DEPTH: usize = 6;
+pub(super) const MODULE_DEPTH: usize = 6;
 
 /// A pointer file is one short line.
 const MAX_POINTER: u64 = 8192;
@@ -246,7 +246,7 @@ fn is_repository(directory: &Path) -> bool {
 }
 
 /// Real subdirectories (no links), sorted.
-fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+pub(super) fn subdirectories(directory: &Path) -> Vec<PathBuf> {
     let Ok(entries) = look::list(directory) else { return Vec::new() };
     let mut found: Vec<_> = entries
         .flatten()

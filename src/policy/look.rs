@@ -152,35 +152,39 @@ fn age((seconds, nanoseconds): (i64, u32)) -> Option<Duration> {
 }
 
 impl Notes {
-    /// Many names that are missing from one directory are one look, at whether anything was added to it: where nothing has
-    /// been for a while.
+    /// Many names in one directory are one look at whether anything was added to it, taken from it or replaced in it: where
+    /// nothing has been for a while, or where they are very many.
     fn into_ground(mut self) -> Ground {
-        let mut missing: BTreeMap<&Path, usize> = BTreeMap::new();
-        for parent in self.names.iter().filter(|(_, found)| found.is_none()).filter_map(|(path, _)| path.parent()) {
-            *missing.entry(parent).or_default() += 1;
+        let mut names: BTreeMap<&Path, usize> = BTreeMap::new();
+        for parent in self.names.keys().filter_map(|path| path.parent()) {
+            *names.entry(parent).or_default() += 1;
         }
-        let many = missing.into_iter().filter(|(_, count)| *count >= MANY).map(|(parent, _)| parent.to_owned());
-        let quiet: BTreeMap<PathBuf, Option<Content>> = many
-            .map(|parent| (content(&parent), parent))
-            .filter(|(content, _)| content.is_some_and(|content| age(content.changed).is_some_and(|age| age > QUIET)))
-            .map(|(content, parent)| (parent, content))
+        let enough = |count: usize, age: Duration| age > COARSE && count >= VERY_MANY || age > QUIET && count >= MANY;
+        let together: BTreeMap<PathBuf, Option<Content>> = names
+            .into_iter()
+            .filter(|(_, count)| *count >= MANY)
+            .filter_map(|(parent, count)| Some((parent.to_owned(), content(parent)?, count)))
+            .filter(|(_, content, count)| age(content.changed).is_some_and(|age| enough(*count, age)))
+            .map(|(parent, content, _)| (parent, Some(content)))
             .collect();
-        // Each name is looked at once more, because it was looked at before its directory was.
-        self.names.retain(|path, found| {
-            found.is_some()
-                || !path.parent().is_some_and(|parent| quiet.contains_key(parent))
-                || identity(path).is_some()
-        });
-        for (path, content) in quiet {
+        for (path, content) in together {
             self.contents.entry(path).or_insert(content);
         }
+        // What was read of a directory covers the names in it. Each may have been looked at before the directory was, so it
+        // is looked at once more.
+        let contents = &self.contents;
+        let covered =
+            |path: &Path| path.parent().is_some_and(|parent| contents.get(parent).is_some_and(Option::is_some));
+        self.names.retain(|path, found| !covered(path) || identity(path) != *found);
         Ground { names: self.names, contents: self.contents }
     }
 }
 
-/// So many names missing from one directory are many, and a directory that has not changed for so long is quiet.
+/// So many names in one directory are many, and a directory that has not changed for so long is quiet.
 const MANY: usize = 3;
 const QUIET: Duration = Duration::from_secs(300);
+/// So many would take longer to look at, each time, than to decide anew when the directory changes.
+const VERY_MANY: usize = 64;
 
 /// What a decision stood on.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::canon::{Found, Resolved, Resolver, tidy, why};
 use super::error::{Origination, PolicyError};
 use super::explain::render_origin;
-use super::layers::{self, Entry, Layers, RANK_DEFAULT, RANK_DISCOVERED};
+use super::layers::{self, Entry, Layers, RANK_DISCOVERED};
 use super::protect::{Discovered, Discovery, Findings};
 use super::request::HostPaths;
 use super::{EffectivePolicy, NetworkMode, Origin, PathAccess, PathRule, PolicyRequest, hold, pattern, refuse};
@@ -154,7 +154,7 @@ fn rules(layers: &mut Layers, resolver: &mut Resolver, notes: &mut Vec<String>) 
                     entry.path.display()
                 ));
             }
-            if hits.is_empty() && entry.rank != RANK_DEFAULT {
+            if hits.is_empty() && !is_shipped(&entry) {
                 notes.push(format!("{}: nothing matches '{}' now", entry.place, entry.path.display()));
             }
             for path in hits {
@@ -168,7 +168,7 @@ fn rules(layers: &mut Layers, resolver: &mut Resolver, notes: &mut Vec<String>) 
             if entry.access == PathAccess::Write && !entry.optional {
                 return Err(PolicyError::MissingWrite { place: entry.place, path: entry.path, reason: why(errno) });
             }
-            if entry.rank != RANK_DEFAULT {
+            if !is_shipped(&entry) {
                 missing += 1;
                 if missing <= MAX_MISSING_NOTES {
                     notes.push(format!(
@@ -186,6 +186,11 @@ fn rules(layers: &mut Layers, resolver: &mut Resolver, notes: &mut Vec<String>) 
         notes.push(format!("{} more entries are kept whose paths do not exist", missing - MAX_MISSING_NOTES));
     }
     Ok(ranked)
+}
+
+/// A shipped policy lists what may be there on one host or another; that something is not is no news.
+const fn is_shipped(entry: &Entry) -> bool {
+    matches!(entry.origin, Origin::Default { .. })
 }
 
 fn rule(entry: Entry, resolved: Resolved) -> Ranked {

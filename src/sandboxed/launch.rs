@@ -17,6 +17,7 @@ use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::plans::Given;
@@ -81,6 +82,7 @@ impl SandboxedExecutor {
             match self.attempt(&mut context, stdio, spec, terminal).await? {
                 Ok(child) => {
                     context.placeholders = std::mem::take(&mut placeholders);
+                    context.forget_plan();
                     self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
                     return Ok((child, context));
                 }
@@ -128,6 +130,7 @@ impl SandboxedExecutor {
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;
+        let began = std::time::Instant::now();
         let untraced = self.config.trace == TraceChoice::Auto && !self.host.traceable();
         Ok(RunContext {
             policy: Arc::clone(policy),
@@ -137,6 +140,8 @@ impl SandboxedExecutor {
             audit_log: None,
             audited: None,
             outlet,
+            began,
+            lookups: Lookups::since(began),
             terminal: None,
             untraced,
             views,
@@ -215,11 +220,15 @@ impl SandboxedExecutor {
             context.audit_log = self.audit.log()?;
         }
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
-            Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher, Arc::clone(&context.aftermath)))),
+            Ok(Ok(())) => {
+                let (aftermath, lookups) = (Arc::clone(&context.aftermath), context.lookups.clone());
+                Ok(Ok(SandboxChild::new(channel, launcher, aftermath, lookups)))
+            }
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
             Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxUnavailable { reason }),
+            Ok(Err(Lost::MayHaveRun(reason))) => Err(ExecError::SandboxLost { reason }),
             Err(_) => {
                 if let Err(error) = launcher.kill(channel.run()) {
                     tracing::debug!(%error, "the launcher is gone");
@@ -232,14 +241,18 @@ impl SandboxedExecutor {
 
     /// Waits until the program is executing, and attaches the supervisor as soon as there is a listener.
     async fn first_word(&self, channel: &RunChannel, context: &mut RunContext) -> Result<(), Lost> {
+        let mut executing = false;
         loop {
             match channel.next().await {
                 Ok((Event::Started, _)) => return Ok(()),
+                Ok((Event::Executing, _)) => executing = true,
                 Ok((Event::Failed(failure), _)) => return Err(Lost::Setup(failure)),
                 Ok((Event::Listener, mut fds)) => {
-                    let listener = fds.pop().ok_or_else(|| Lost::Gone("its listener did not arrive".to_owned()))?;
+                    executing = true;
+                    let missing = || Lost::MayHaveRun("its trace listener did not arrive".to_owned());
+                    let listener = fds.pop().ok_or_else(missing)?;
                     let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
-                    let watch = evidence::watch(&context.policy, &context.planned);
+                    let watch = evidence::watch(&context.policy, &context.planned, &self.shared, context.began);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
                 }
                 Ok((Event::Confining, fds)) => {
@@ -256,7 +269,10 @@ impl SandboxedExecutor {
                     let terminal = fds.pop().ok_or_else(|| Lost::Gone("its terminal did not arrive".to_owned()))?;
                     context.terminal = Some(terminal);
                 }
-                Ok((Event::Exited(_), _)) => {}
+                Ok((Event::Exited(_) | Event::Lookup(_), _)) => {}
+                Err(error) if executing => {
+                    return Err(Lost::MayHaveRun(format!("it ended just when its program was executed: {error}")));
+                }
                 Err(error) => {
                     return Err(Lost::Gone(format!(
                         "the launcher or the sandbox ended while the sandbox was being built: {error}"
@@ -343,6 +359,8 @@ enum Lost {
     Trace(std::io::Error),
     Proxy(std::io::Error),
     Gone(String),
+    /// It is gone, and nobody can say whether the program ran.
+    MayHaveRun(String),
 }
 
 /// Failures that are the request's own have errors of their own.

@@ -126,7 +126,7 @@ impl PolicySource for LayeredPolicy {
 }
 
 /// More looks than these cost more than a thread.
-const FEW_LOOKS: usize = 1000;
+const FEW_LOOKS: usize = 2000;
 
 impl LayeredPolicy {
     fn resolve(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError> {

@@ -11,12 +11,14 @@ mod evidence;
 mod host_state;
 mod launch;
 mod layered;
+mod lookups;
 mod outlet;
 mod placeholders;
 mod plans;
 mod pty;
 mod report;
 mod sessions;
+mod shared;
 mod stdio;
 
 use std::sync::Arc;
@@ -51,6 +53,7 @@ pub struct SandboxedExecutor {
     plans: plans::Plans,
     audit: Audit,
     sessions: Sessions,
+    shared: shared::Shared,
 }
 
 impl std::fmt::Debug for SandboxedExecutor {
@@ -96,6 +99,7 @@ impl SandboxedExecutor {
             host: HostState::detect(config.launcher.clone())?,
             audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
+            shared: shared::Shared::default(),
             config,
         })
     }

@@ -4,12 +4,14 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
 use super::PolicySource;
 use super::aftermath::Aftermath;
 use super::audited::AuditedRun;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
@@ -34,6 +36,10 @@ pub(super) struct RunContext {
     pub(super) audited: Option<AuditedRun>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
+    /// What observations are timed from.
+    pub(super) began: Instant,
+    /// Names that the command looked up in a network of its own.
+    pub(super) lookups: Lookups,
     /// Our side of the command's terminal, when it was started on one.
     pub(super) terminal: Option<OwnedFd>,
     /// It could not be traced and would have been.
@@ -72,6 +78,19 @@ impl RunFacts {
 }
 
 impl RunContext {
+    /// Lets go of what only the start needs: the command may run for days. What is said of the sandbox stays.
+    pub(super) fn forget_plan(&mut self) {
+        let plan = &mut self.planned.plan;
+        (plan.filters, plan.trace) = (Vec::new(), None);
+        if let Some(mounts) = &mut plan.mounts {
+            mounts.ops = Vec::new();
+        }
+        if let Some(landlock) = &mut plan.landlock {
+            landlock.grants = Vec::new();
+        }
+        self.planned.reported_calls = Vec::new();
+    }
+
     /// Adds the sandbox's report to the result.
     pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
@@ -101,6 +120,7 @@ impl RunContext {
             record.observations.extend(refused);
             record.omitted += uncounted;
         }
+        record.observations.extend(self.lookups.observations());
         notes.extend(self.look().await);
         let (denials, denials_omitted) = self.classify(&outcome, record);
         let report = SandboxReport {
