@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::PolicySource;
 use crate::executor::{CallPolicy, ExecError};
@@ -15,12 +16,15 @@ pub struct LayeredPolicy {
     request: PolicyRequest,
     host: HostPaths,
     standing: CallPolicy,
-    /// The policy resolved by `new`, for the first call that wants just that: a program that runs one command resolves
-    /// once.
-    first: Arc<Mutex<Option<EffectivePolicy>>>,
+    /// The policy resolved by `new`, and when, for a first call that wants just that and comes at once: a program that runs
+    /// one command resolves once.
+    first: Arc<Mutex<Option<(Instant, EffectivePolicy)>>>,
     /// Policies of the last calls, and what each decision stood on.
     kept: Arc<Mutex<VecDeque<Kept>>>,
 }
+
+/// Later the host may have changed.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Policies kept at any one time.
 const MOST_KEPT: usize = 8;
@@ -39,6 +43,7 @@ impl LayeredPolicy {
     /// What is wrong with the policy, with file, line and column where there is one.
     pub fn new(request: PolicyRequest, host: HostPaths) -> Result<Self, PolicyError> {
         let request = request.preloaded(&host)?;
+        let now = Instant::now();
         let resolved = request.resolve(&host)?;
         let standing = CallPolicy {
             mode: resolved.mode,
@@ -46,7 +51,7 @@ impl LayeredPolicy {
             extra: crate::denial::Grant::default(),
             session: None,
         };
-        Ok(Self { request, host, standing, first: Arc::new(Mutex::new(Some(resolved))), kept: Arc::default() })
+        Ok(Self { request, host, standing, first: Arc::new(Mutex::new(Some((now, resolved)))), kept: Arc::default() })
     }
 }
 
@@ -96,7 +101,7 @@ impl PolicySource for LayeredPolicy {
         }
         if *call == self.standing {
             let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
-            if let Some(policy) = first {
+            if let Some((_, policy)) = first.filter(|(when, _)| when.elapsed() < AT_ONCE) {
                 return Ok(policy);
             }
         }
