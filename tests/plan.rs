@@ -24,6 +24,10 @@ impl World for MadeUp {
         Ok(["/dev", "/tmp", "/usr", "/w"].map(PathBuf::from).to_vec())
     }
 
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        Some("/etc/secret".into())
+    }
+
     fn socket_names(&self) -> BTreeSet<PathBuf> {
         BTreeSet::new()
     }

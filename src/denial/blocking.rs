@@ -24,7 +24,9 @@ const COULD_NOT: &[&str] = &[
     "failure writing",
     "failed writing",
     "error writing",
+    "forbidden",
     "403",
+    "407",
 ];
 
 /// Marks each access as blocking or not.

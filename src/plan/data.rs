@@ -60,6 +60,8 @@ pub enum MountKind {
     },
     /// An empty read-only file in place of the host's.
     MaskFile,
+    /// The sandbox's own resolver settings in place of the host's: its loopback has the one name server there is.
+    NameServer,
     /// A writable directory of the sandbox's own.
     Private(PrivateSource),
 }

@@ -44,7 +44,10 @@ pub enum PlanError {
         refusals: Vec<SetupFailure>,
     },
     /// The allowlist needs a network namespace, where its proxy is the only way out.
-    #[error("an allowlisted network needs a network namespace, which this host refuses{}", list(.refusals))]
+    #[error(
+        "an allowlisted network needs a network namespace, and there is none without the namespaces backend{}; allow \
+         namespaces here (`stockade doctor` tells how), or run with --network off or full", list(.refusals)
+    )]
     AllowlistNeedsNamespace {
         /// What was refused on the way.
         refusals: Vec<SetupFailure>,

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::policy::look;
+
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
@@ -25,6 +27,9 @@ pub trait World {
     /// When it cannot be listed: what was left out would be refused to every command, which would look like a denial.
     fn top_level(&self) -> std::io::Result<Vec<PathBuf>>;
 
+    /// The file that resolvers read (`/etc/resolv.conf`), every symbolic link resolved; `None` where there is none.
+    fn resolver_settings(&self) -> Option<PathBuf>;
+
     /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
     fn socket_names(&self) -> BTreeSet<PathBuf>;
 
@@ -38,7 +43,8 @@ pub struct HostWorld;
 
 impl World for HostWorld {
     fn kind(&self, path: &Path) -> PathKind {
-        match std::fs::symlink_metadata(path) {
+        // Not noted: a plan asks about paths of its policy only, which noted them.
+        match path.symlink_metadata() {
             Ok(meta) if meta.is_dir() => PathKind::Directory,
             Ok(_) => PathKind::Other,
             Err(_) => PathKind::Missing,
@@ -47,9 +53,13 @@ impl World for HostWorld {
 
     fn top_level(&self) -> std::io::Result<Vec<PathBuf>> {
         let mut paths: Vec<_> =
-            std::fs::read_dir("/")?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+            look::list(Path::new("/"))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
         paths.sort_unstable();
         Ok(paths)
+    }
+
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        std::fs::canonicalize("/etc/resolv.conf").ok()
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {

@@ -159,7 +159,6 @@ fn terminal() -> Vec<Attack> {
         ("append", true),
         ("exclusive", true),
         ("stop", true),
-        ("flush", true),
         ("hangup", true),
         ("lock", true),
         ("foreground", true),

@@ -197,6 +197,11 @@ const HOSTS: &[Host] = &[
     ),
 ];
 
+/// The filter program, built for this test and executable for everybody.
+pub(super) fn refuse_program(directory: &Path) -> PathBuf {
+    built(directory, "refuse")
+}
+
 /// A program that makes a host, built for this test and executable for everybody.
 fn built(directory: &Path, name: &str) -> PathBuf {
     let program = directory.join(name);
