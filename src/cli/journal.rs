@@ -190,7 +190,9 @@ pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment);
     }
-    let ago = text.parse::<SignedDuration>().map(SignedDuration::abs);
-    let moment = ago.ok().and_then(|ago| Timestamp::now().checked_sub(ago).ok());
+    // The shortest of all has no counterpart: `abs` would panic.
+    let ago = text.parse::<SignedDuration>().ok();
+    let ago = ago.and_then(|ago| if ago.is_negative() { ago.checked_neg() } else { Some(ago) });
+    let moment = ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok());
     moment.ok_or_else(|| "give a moment (2026-03-01T10:00:00Z) or how long ago (2h, 30m, 1h 15m)".to_owned())
 }

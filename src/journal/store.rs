@@ -137,7 +137,9 @@ impl Journal {
     fn recover(&self, lock: &Flock<File>, file: &mut File) -> Result<Head, JournalError> {
         let told = read_head(lock).map_err(self.io("its .head file cannot be read"))?;
         let length = file.metadata().map_err(self.io("it cannot be looked at"))?.len();
-        if let Some(head) = told.as_ref().filter(|head| head.bytes == length) {
+        if let Some(head) = told.as_ref().filter(|head| head.bytes == length)
+            && ends_a_line(file, length).map_err(self.io("it cannot be read"))?
+        {
             return Ok(head.clone());
         }
         let tail = tail::look(file).map_err(self.io("it cannot be read"))?;
@@ -253,7 +255,17 @@ fn options() -> OpenOptions {
     options
 }
 
-fn read_head(head: &File) -> io::Result<Option<Head>> {
+/// Whether a record can be put behind what is there: somebody may have changed it and kept its length.
+fn ends_a_line(file: &File, length: u64) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok(last == [b'\n'])
+}
+
+/// What the head says; `None` when it is new or unreadable.
+pub(super) fn read_head(head: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0_u8; 4096];
     let length = head.read_at(&mut bytes, 0)?;
     Ok(Head::read(&bytes[..length]))

@@ -8,11 +8,11 @@ use nix::sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockTy
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::protocol::{Control, Event, Order, Request};
+use super::protocol::{Call, Control, Event, Order, Request};
 use super::wire::{self, Message};
 
-/// In the first byte: what the receiver expects (two bits), whether the rest lies in a file beside the message, and how
-/// many descriptors come along.
+/// In the first byte: what the receiver expects (two bits and the uppermost), whether the rest lies in a file beside the
+/// message, and how many descriptors come along (four bits).
 const IN_FILE: u8 = 4;
 
 /// One message, over a real socket.
@@ -21,7 +21,7 @@ pub fn launcher(data: &[u8]) {
     let kind = SockType::SeqPacket;
     let Ok((ours, theirs)) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_NONBLOCK) else { return };
     let Ok((mut reader, writer)) = std::io::pipe() else { return };
-    let mut fds = vec![writer.as_raw_fd(); usize::from(way >> 3)];
+    let mut fds = vec![writer.as_raw_fd(); usize::from(way >> 3 & 15)];
     let payload = (way & IN_FILE != 0).then(|| in_file(bytes)).flatten();
     fds.extend(payload.as_ref().map(AsRawFd::as_raw_fd));
     let frame = if payload.is_some() { &[1] } else { bytes };
@@ -32,12 +32,13 @@ pub fn launcher(data: &[u8]) {
     }
     // The other end breaks off in the middle.
     drop(theirs);
-    match way & 3 {
+    match (way & 3, way >> 7) {
         // The host hears from a sandbox.
-        0 => hear::<Event>(&ours),
+        (0, _) => hear::<Event>(&ours),
         // The launcher from whoever holds its socket, a sandbox from the launcher, and from the host.
-        1 => hear::<Request>(&ours),
-        2 => hear::<Order>(&ours),
+        (1, _) => hear::<Request>(&ours),
+        (2, 0) => hear::<Order>(&ours),
+        (2, _) => hear::<Call>(&ours),
         _ => hear::<Control>(&ours),
     }
     drop(writer);

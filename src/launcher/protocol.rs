@@ -27,6 +27,7 @@ impl Message for Order {
 impl Message for Call {
     const MOST: usize = Order::MOST;
 }
+
 impl Message for Event {}
 impl Message for Control {}
 

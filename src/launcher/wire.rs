@@ -126,7 +126,8 @@ pub(crate) fn receive<T: Message + DeserializeOwned>(socket: impl AsFd) -> Resul
     if length == 0 {
         return Err(WireError::Closed);
     }
-    if truncated {
+    // The room for descriptors is rounded up, so more than was meant may fit.
+    if truncated || fds.len() > MAX_FDS {
         return Err(WireError::Malformed);
     }
     match buffer[0] {

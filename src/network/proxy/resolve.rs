@@ -7,6 +7,8 @@ use std::pin::Pin;
 
 use tokio::sync::{Semaphore, oneshot};
 
+use super::getent;
+
 /// Looks names up for the proxy. Its answers are not trusted: each address is checked before it is dialled.
 pub trait Resolve: Send + Sync {
     /// The addresses of `name` (lower-case ASCII, no final dot), in the order to try them.
@@ -33,11 +35,15 @@ impl Resolve for SystemResolver {
             let (name, (done, answer)) = (name.to_owned(), oneshot::channel());
             // Not the runtime's own threads, which panic where the host has none to give.
             std::thread::Builder::new().name("look-up".to_owned()).spawn(move || {
-                let found = (name.as_str(), 0).to_socket_addrs();
+                let found = if getent::is_needed() { getent::look_up(&name) } else { look_up(&name) };
                 // The proxy may have given up waiting.
-                drop(done.send(found.map(|found| found.map(|address| address.ip()).collect())));
+                drop(done.send(found));
             })?;
             answer.await.map_err(io::Error::other)?
         })
     }
+}
+
+fn look_up(name: &str) -> io::Result<Vec<IpAddr>> {
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
