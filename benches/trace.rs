@@ -2,7 +2,7 @@
 //! traced, in alternation.
 //!
 //! `cargo bench --bench trace [-- ROUNDS [WORK]]` prints a table. The time is the work's own, taken by the shell that does
-//! it (`benches/spawn.rs` has what starting costs); each ratio is the median over the rounds of the ratio to the
+//! it (`benches/paired` has what starting costs); each ratio is the median over the rounds of the ratio to the
 //! unconfined run of the same round, so a machine whose speed drifts slows both alike. `STOCKADE_BENCH_PROGRAM` names
 //! another build to measure.
 

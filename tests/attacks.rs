@@ -27,6 +27,8 @@ mod repository;
 mod run;
 #[path = "attacks/scene.rs"]
 mod scene;
+#[path = "attacks/session.rs"]
+mod session;
 #[path = "attacks/system.rs"]
 mod system;
 #[path = "attacks/table.rs"]
@@ -38,6 +40,7 @@ use std::sync::OnceLock;
 
 use probes::{Actor, ROOT, USER};
 use run::{Place, Seen, batches, escapes, observe, worked};
+use session::Session;
 use table::{Able, Around, Attack, Control};
 
 fn attacks() -> Vec<Attack> {
@@ -63,7 +66,7 @@ fn can(row: &Attack, actor: Actor) -> bool {
 
 /// What the unconfined runs showed.
 struct Proof {
-    worked: Vec<bool>,
+    worked: BTreeSet<String>,
     /// Rows that should have worked and did not, with what the probe said.
     failed: Vec<String>,
     able: usize,
@@ -76,31 +79,46 @@ const HOSTS_OWN: &[&str] = &["kernel-file", "kernel-call"];
 
 fn prove(actor: Actor) -> Proof {
     let template = run::template(actor);
-    let mut proof = Proof { worked: Vec::new(), failed: Vec::new(), able: 0, lacking: Vec::new() };
-    let mut shown = BTreeSet::new();
+    let mut proof = Proof { worked: BTreeSet::new(), failed: Vec::new(), able: 0, lacking: Vec::new() };
+    let mut session: Option<(String, Session)> = None;
     for row in attacks() {
         // The same call on the same kind of file in the workspace, which only read-only mode forbids, needs no proof
         // of its own.
-        let twin = row.modes == table::Modes::ReadOnly && shown.contains(&row.args.replace("{ws}", "{out}"));
+        let twin = row.modes == table::Modes::ReadOnly && proof.worked.contains(&row.args.replace("{ws}", "{out}"));
         if twin || !can(&row, actor) {
-            proof.worked.push(twin);
             continue;
         }
-        let seen = observe(&template, &Place::Unconfined, &row, &[&row.args]);
-        let done = worked(&row, &seen);
-        proof.worked.push(done);
-        if !done && HOSTS_OWN.contains(&row.family) {
+        let seen = unconfined_run(&template, &mut session, &row);
+        if worked(&row, &seen) {
+            proof.able += 1;
+            proof.worked.insert(row.args);
+        } else if HOSTS_OWN.contains(&row.family) {
             proof.lacking.push(format!("{}: {} -> {}", row.family, row.name, said(&seen)));
-            continue;
-        }
-        proof.able += 1;
-        if done {
-            shown.insert(row.args.clone());
         } else {
+            proof.able += 1;
             proof.failed.push(format!("{}: {} -> {}", row.family, row.name, said(&seen)));
         }
     }
     proof
+}
+
+/// One row with nothing around it, in a scene in which nothing has changed yet.
+fn unconfined_run(template: &scene::Template, kept: &mut Option<(String, Session)>, row: &Attack) -> Seen {
+    if row.alone {
+        return observe(template, &Place::Unconfined, row, &[&row.args]);
+    }
+    let wanted = format!("{:?} {}", row.around, row.place());
+    let mut session = match kept.take() {
+        Some((is, session)) if is == wanted => session,
+        _ => Session::start(template, &Place::Unconfined, row.around, row.place()),
+    };
+    let mut seen = session.attack(row);
+    if row.effect == table::Effect::Survivor {
+        seen.survivors = session.survivors();
+    } else if !seen.spoilt() {
+        *kept = Some((wanted, session));
+    }
+    seen
 }
 
 fn said(seen: &Seen) -> String {
@@ -123,7 +141,7 @@ fn proof(actor: Actor) -> &'static Proof {
 fn proven(actor: Actor) -> String {
     PROOFS[index(actor)].get().map_or_else(
         || String::from("the unconfined runs are not over yet"),
-        |proof| format!("{} shown to work unconfined", proof.worked.iter().filter(|worked| **worked).count()),
+        |proof| format!("{} shown to work unconfined", proof.worked.len()),
     )
 }
 
@@ -218,14 +236,16 @@ fn contained(actor: Actor, backend: &'static str, mode: &'static str) {
 
     let rows: Vec<_> = attacks()
         .into_iter()
-        .enumerate()
-        .filter(|(_, row)| place.has(row.modes) && (!row.landlock_only || backend == "landlock"))
-        .filter(|(_, row)| row.around != Around::Mount || actor == ROOT)
+        .filter(|row| place.has(row.modes) && (!row.landlock_only || backend == "landlock"))
+        .filter(|row| row.around != Around::Mount || actor == ROOT)
         .collect();
     let attacked = Attacked { template: &template, place: &place, gaps: &idle.gaps };
     let mut tally = Tally::default();
-    for batch in batches(&rows, &idle.gaps) {
+    for batch in batches(&rows) {
         attacked.settle(&mut tally, &batch);
+    }
+    for row in rows.iter().filter(|row| row.alone) {
+        attacked.alone(&mut tally, row);
     }
     report(actor, backend, mode, &tally, rows.len(), &idle.gaps);
     assert!(controls.is_empty(), "ordinary operations fail inside:\n{}", controls.join("\n"));
@@ -240,43 +260,46 @@ struct Attacked<'a> {
 }
 
 impl Attacked<'_> {
-    /// A run with nothing amiss settles all its rows. Otherwise the rows are halved until it is known which it was.
-    fn settle(&self, tally: &mut Tally, batch: &[(usize, Attack)]) {
-        let commands: Vec<_> = batch.iter().map(|(_, row)| row.args.as_str()).collect();
-        let seen = observe(self.template, self.place, &batch[0].1, &commands);
-        if let [(_, row)] = batch {
-            judge(tally, row, &seen, self.gaps);
-            return;
-        }
-        let unsure = |said: &run::Said| said.code.is_none_or(|code| code == 99);
-        if outside(&seen) || seen.said.iter().any(unsure) {
-            let before = tally.findings();
-            let (left, right) = batch.split_at(batch.len() / 2);
-            self.settle(tally, left);
-            self.settle(tally, right);
-            if outside(&seen) && tally.findings() == before {
-                tally.escaped.push(format!(
-                    "these together, and no half of them: {}\n      {}",
-                    commands.join(", "),
-                    seen.changes.join(" | ")
-                ));
+    /// Rows in one run, as long as nothing outside changes; then in the next, in a fresh scene. What comes to light only
+    /// when a run ends is laid at the door of the row that does it alone.
+    fn settle(&self, tally: &mut Tally, batch: &[Attack]) {
+        let mut rows = batch.iter().peekable();
+        while let Some(first) = rows.peek() {
+            let mut session = Session::start(self.template, self.place, first.around, first.place());
+            let mut shared = Vec::new();
+            for row in rows.by_ref() {
+                let seen = session.attack(row);
+                let spoilt = seen.spoilt();
+                shared.push((row, seen));
+                if spoilt {
+                    break;
+                }
             }
-            return;
-        }
-        for ((_, row), said) in batch.iter().zip(&seen.said) {
-            if row.effect == table::Effect::Claim && said.code == Some(0) {
-                let alone = observe(self.template, self.place, row, &[&row.args]);
-                judge(tally, row, &alone, self.gaps);
+            let last = session.finish();
+            let spoilt = shared.last().is_some_and(|(_, seen)| seen.spoilt());
+            if last.survivors > 0 || last.hung || last.leaked || (!spoilt && !last.changes.is_empty()) {
+                self.one_by_one(tally, &shared, &last);
             } else {
-                tally.contained += 1;
+                shared.iter().for_each(|(row, seen)| judge(tally, row, seen, self.gaps));
             }
         }
     }
-}
 
-/// Whether anything is amiss that does not say which row did it.
-fn outside(seen: &Seen) -> bool {
-    !seen.changes.is_empty() || seen.leaked || seen.survivors > 0 || seen.hung
+    fn one_by_one(&self, tally: &mut Tally, shared: &[(&Attack, Seen)], last: &Seen) {
+        let before = tally.findings();
+        for (row, _) in shared {
+            self.alone(tally, row);
+        }
+        if tally.findings() == before {
+            let names: Vec<_> = shared.iter().map(|(row, _)| row.args.as_str()).collect();
+            tally.escaped.push(format!("these together, and none alone: {}\n      {last:?}", names.join(", ")));
+        }
+    }
+
+    fn alone(&self, tally: &mut Tally, row: &Attack) {
+        let seen = observe(self.template, self.place, row, &[&row.args]);
+        judge(tally, row, &seen, self.gaps);
+    }
 }
 
 fn report(actor: Actor, backend: &str, mode: &str, tally: &Tally, rows: usize, gaps: &BTreeSet<String>) {

@@ -24,7 +24,9 @@ const COULD_NOT: &[&str] = &[
     "failure writing",
     "failed writing",
     "error writing",
+    "forbidden",
     "403",
+    "407",
     "giving up",
     // The same in other languages.
     "konnte nicht",

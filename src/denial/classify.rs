@@ -170,12 +170,11 @@ fn stands_alone(seen: &Observation, evidence: &RunEvidence<'_>, locator: &Locato
 fn note_named_lines(evidence: &RunEvidence<'_>, accesses: &mut Accesses) {
     let lines = super::blocking::complaining_lines(evidence);
     for joined in accesses.iter_mut().filter(|joined| !joined.shown).take(MAX_DENIALS) {
-        let name = match &joined.best.target {
-            Target::Path(path) => path.to_string_lossy().into_owned(),
-            Target::Net { host, .. } => host.clone(),
+        let line = match &joined.best.target {
+            Target::Path(path) => lines.iter().find(|line| names(line, &path.to_string_lossy())),
+            Target::Net { host, .. } => lines.iter().find(|line| names_host(line, host)),
             Target::Syscall | Target::None => continue,
         };
-        let line = lines.iter().find(|line| names(line, &name));
         if let Some(line) = line.filter(|line| !super::hints::prints_literally(evidence.command, line)) {
             joined.shown = true;
             joined.only_warned = line.trim_start().to_lowercase().starts_with("warning");
@@ -191,6 +190,20 @@ fn names(line: &str, name: &str) -> bool {
             let after = line[at + name.len()..].chars().next();
             let before = line[..at].chars().next_back();
             !after.is_some_and(part_of_name) && !before.is_some_and(part_of_name)
+        })
+}
+
+/// The same for a host, which may stand in a URL, but not in a longer name.
+fn names_host(line: &str, host: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    host.len() > 1
+        && line.match_indices(host).any(|(at, _)| {
+            let mut after = line[at + host.len()..].chars();
+            let longer = match after.next() {
+                Some('.') => after.next().is_some_and(part_of_name),
+                next => next.is_some_and(part_of_name),
+            };
+            !longer && !line[..at].ends_with(|c| part_of_name(c) || c == '.')
         })
 }
 
@@ -238,5 +251,25 @@ fn denial(joined: Joined, blocking: bool, views: &PolicyViews<'_>) -> Denial {
         blocking,
         widen_to,
         grant,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_whole() {
+        for line in [
+            r#"go: module a.test/m: Get "https://bad.test/a.test/m/@v/list": Forbidden"#,
+            "error: bad.test: unreachable",
+            "could not reach bad.test.",
+            "could not reach bad.test:443",
+        ] {
+            assert!(names_host(line, "bad.test"), "{line}");
+        }
+        for line in ["error: notbad.test", "error: my-bad.test", "error: a.bad.test", "error: bad.test.org", ""] {
+            assert!(!names_host(line, "bad.test"), "{line}");
+        }
     }
 }

@@ -320,7 +320,9 @@ impl Accesses {
         let operation = matches!(cause, Cause::Access | Cause::Perm | Cause::NoSyscall);
         let class = if files { DenialClass::FileAccess } else { DenialClass::NetworkAccess };
         let found = self.list.iter_mut().rev().find(|joined| {
-            let same_errno = joined.best.errno.is_some() && joined.best.errno.as_deref() == cause.errno();
+            // A failed look-up has no errno of its own.
+            let lookup = joined.best.kind == DenialKind::NetResolve && cause == Cause::Lookup;
+            let same_errno = lookup || joined.best.errno.is_some() && joined.best.errno.as_deref() == cause.errno();
             let fits = match joined.best.kind.class() {
                 same if same == class => same_errno || joined.best.errno.is_none(),
                 DenialClass::Operation => operation && (same_errno || joined.best.errno.is_none()),

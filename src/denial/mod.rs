@@ -25,3 +25,11 @@ pub use host_errors::{Cause, HostErrors, translations};
 pub use host_view::{FileState, HostAccess, HostView, ProcessHostView};
 pub use mechanism::{FileBackend, NetBackend};
 pub use observe::{Aftermath, Observation, Remedy, Target, TraceCoverage};
+#[cfg(any(test, fuzzing))]
+pub use trace::fuzz as fuzz_trace;
+
+/// Reads the peers that a command line names.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_peers(command: &str) {
+    stderr::command_peers(command);
+}

@@ -16,8 +16,8 @@ use nix::unistd::{getegid, geteuid};
 use seccompiler::sock_filter;
 use serde::Serialize;
 
-use super::client::{LauncherError, LauncherPath};
 use super::domain;
+use super::locate::{LauncherError, LauncherPath};
 use crate::kernel;
 use crate::plan::{LandlockGrant, LandlockPlan, LandlockRule};
 
@@ -176,6 +176,7 @@ fn enter_domain() -> Result<(), Errno> {
         refuse_tcp: false,
         scope_signals: false,
         scope_abstract_sockets: false,
+        refuse_sockets: false,
         audit: false,
     };
     domain::enter(&plan).map_err(|error| error.errno())

@@ -8,7 +8,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
     TargetArch, sock_filter,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use syscalls::Sysno;
 
 use super::Instruction;
@@ -16,7 +16,7 @@ use crate::denial::DenialKind;
 use crate::policy::{ArgMatch, ArgOp, RefusalErrno, SyscallRule};
 
 /// When a group of the shipped data applies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleSet {
     /// In every confining mode.
@@ -31,13 +31,13 @@ pub enum RuleSet {
     NoInet,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Shipped {
     refuse: Vec<Group>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
     set: RuleSet,
@@ -67,13 +67,19 @@ pub enum SeccompError {
     Compile(#[from] seccompiler::BackendError),
 }
 
+const TEXT: &str = include_str!("../../policies/seccomp.toml");
+
+/// The same, read already. A test compares the two and writes this one anew when `STOCKADE_WRITE_DOCS` is set.
+const READ: &[u8] = include_bytes!("seccomp.bin");
+
 /// The shipped rules of the given sets. Calls that this architecture does not have are left out.
 ///
 /// # Errors
 /// When the built-in data is defective.
 pub fn shipped_rules(sets: &[RuleSet]) -> Result<Vec<SyscallRule>, SeccompError> {
     static SHIPPED: OnceLock<Result<Shipped, toml::de::Error>> = OnceLock::new();
-    let shipped = SHIPPED.get_or_init(|| toml::from_str(include_str!("../../policies/seccomp.toml")));
+    // Where the read form does not fit this build, the text holds.
+    let shipped = SHIPPED.get_or_init(|| postcard::from_bytes(READ).or_else(|_| toml::from_str(TEXT)));
     let shipped = shipped.as_ref().map_err(Clone::clone)?;
     let groups = shipped.refuse.iter().filter(|group| sets.contains(&group.set));
     Ok(groups
@@ -89,14 +95,14 @@ pub fn shipped_rules(sets: &[RuleSet]) -> Result<Vec<SyscallRule>, SeccompError>
         .collect())
 }
 
-/// Compiles rules to filters: one that settles architecture and unknown calls, then one for each errno.
+/// Compiles rules to filters, one for each errno; the first begins by settling architecture and unknown calls.
 ///
 /// # Errors
 /// When a rule names an unknown call or compares an argument that does not exist.
 pub fn compile(rules: &[SyscallRule]) -> Result<Vec<Vec<Instruction>>, SeccompError> {
     let arch =
         TargetArch::try_from(std::env::consts::ARCH).map_err(|_| SeccompError::Architecture(std::env::consts::ARCH))?;
-    let mut filters = vec![boundary(arch)];
+    let mut filters: Vec<Vec<Instruction>> = Vec::new();
     for errno in [RefusalErrno::Eperm, RefusalErrno::Enosys, RefusalErrno::Eafnosupport] {
         let mut by_call: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
         for rule in rules.iter().filter(|rule| rule.errno == errno) {
@@ -116,6 +122,11 @@ pub fn compile(rules: &[SyscallRule]) -> Result<Vec<Vec<Instruction>>, SeccompEr
         let action = SeccompAction::Errno(errno.number());
         let program: BpfProgram = SeccompFilter::new(by_call, SeccompAction::Allow, action, arch)?.try_into()?;
         filters.push(program.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect());
+    }
+    // One program instead of two: installing each costs as much as a dozen of its instructions ever will.
+    match filters.first_mut() {
+        Some(first) => drop(first.splice(..0, boundary(arch))),
+        None => filters.push([boundary(arch), vec![ALLOWED]].concat()),
     }
     Ok(filters)
 }
@@ -155,12 +166,11 @@ fn alternatives(when: &[ArgMatch]) -> Result<Vec<Vec<SeccompCondition>>, Seccomp
 
 /// Settles what comes before any rule: a foreign architecture kills (int 0x80 has other numbers for everything), and a
 /// number beyond the calls this filter was written for is answered as by an older kernel. The x32 numbers have bit 30
-/// set and are answered the same way.
+/// set and are answered the same way. What passes goes on with the instructions that follow.
 fn boundary(arch: TargetArch) -> Vec<Instruction> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
     const GREATER: u16 = 0x25; // BPF_JMP | BPF_JGT | BPF_K
-    const RETURN: u16 = 0x06; // BPF_RET | BPF_K
     const ARCH_OFFSET: u32 = 4;
     const NUMBER_OFFSET: u32 = 0;
     let audit_arch = match arch {
@@ -175,9 +185,13 @@ fn boundary(arch: TargetArch) -> Vec<Instruction> {
         (LOAD, 0, 0, NUMBER_OFFSET),
         (GREATER, 0, 1, NEWEST_KNOWN_CALL),
         (RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | RefusalErrno::Enosys.number()),
-        (RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
     ]
 }
+
+const RETURN: u16 = 0x06; // BPF_RET | BPF_K
+
+/// The end of a program that found nothing to refuse.
+const ALLOWED: Instruction = (RETURN, 0, 0, libc::SECCOMP_RET_ALLOW);
 
 /// `file_setattr` (Linux 6.17): the same number on every architecture. Raise it only after reading what the calls in
 /// between do.
@@ -212,14 +226,27 @@ mod tests {
         let rules = shipped_rules(&EVERY).unwrap();
         assert!(rules.len() > 100, "{}", rules.len());
         let filters = compile(&rules).unwrap();
-        assert_eq!(filters.len(), 4);
+        assert_eq!(filters.len(), 3);
         assert!(filters.iter().all(|filter| filter.len() < 4096));
+    }
+
+    #[test]
+    fn what_was_read_is_what_the_text_says() {
+        let now = postcard::to_stdvec(&toml::from_str::<Shipped>(TEXT).unwrap()).unwrap();
+        if std::env::var_os("STOCKADE_WRITE_DOCS").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/plan/seccomp.bin"), &now).unwrap();
+        } else {
+            assert!(
+                now == READ,
+                "policies/ changed: STOCKADE_WRITE_DOCS=1 cargo test --lib what_was_read, and build again"
+            );
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn every_shipped_name_is_a_call() {
-        let shipped: Shipped = toml::from_str(include_str!("../../policies/seccomp.toml")).unwrap();
+        let shipped: Shipped = toml::from_str(TEXT).unwrap();
         for call in shipped.refuse.iter().flat_map(|group| &group.calls) {
             assert!(Sysno::from_str(call).is_ok(), "{call}");
         }

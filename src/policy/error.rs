@@ -3,10 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use super::UnknownMode;
 
 /// A position in a policy file. Line and column count from 1; the column counts characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The file, or `shipped policy NAME`.
     pub file: PathBuf,

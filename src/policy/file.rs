@@ -8,13 +8,13 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::error::{Place, PolicyError};
 use super::lines::Lines;
-use super::protect::ProtectTable;
+use super::protect::{ProtectTable, RawProtect};
 use super::shipped;
 use super::size::LimitValue;
 use super::variable;
@@ -24,7 +24,7 @@ use super::{NetworkMode, PathAccess, SandboxMode, SyscallRule};
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// One path entry of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FileRule {
     /// The path as written, variables and all.
     pub(super) text: String,
@@ -35,14 +35,14 @@ pub(super) struct FileRule {
 }
 
 /// A value with the place it is written at.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Placed<T> {
     pub(super) value: T,
     pub(super) place: Place,
 }
 
 /// Limits of one layer; `None` says nothing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileLimits {
     pub(super) processes: Option<LimitValue>,
@@ -53,10 +53,11 @@ pub(super) struct FileLimits {
 }
 
 /// One parsed policy file: a layer for [`PolicyRequest`](super::PolicyRequest).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyFile {
     pub(super) path: PathBuf,
     /// Set for the policies that come with the crate.
+    #[serde(skip)]
     pub(super) shipped: Option<&'static str>,
     pub(super) mode: Option<SandboxMode>,
     pub(super) rules: Vec<FileRule>,
@@ -82,7 +83,7 @@ struct RawFile {
     #[serde(default)]
     seccomp: RawSeccomp,
     #[serde(default)]
-    protect: ProtectTable,
+    protect: RawProtect,
 }
 
 #[derive(Default, Deserialize)]

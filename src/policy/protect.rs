@@ -15,6 +15,7 @@ use super::PathAccess;
 use super::canon::{Found, Resolver};
 use super::error::PolicyError;
 use super::lines::Lines;
+use super::look;
 
 /// What becomes of a protected name that the command itself newly created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -55,7 +56,7 @@ pub struct ScanBounds {
 }
 
 /// One name of the `[protect]` table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProtectedName {
     pub(super) name: String,
@@ -63,10 +64,10 @@ pub(super) struct ProtectedName {
     pub(super) on_appear: Option<OnAppear>,
 }
 
-/// The `[protect]` table of one layer; unset means that the layer beneath holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// The `[protect]` table as a file has it.
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ProtectTable {
+pub(super) struct RawProtect {
     #[serde(default)]
     names: Vec<Spanned<ProtectedName>>,
     #[serde(default)]
@@ -77,9 +78,20 @@ pub(super) struct ProtectTable {
     scan_directories: Option<usize>,
 }
 
-impl ProtectTable {
+/// The `[protect]` table of one layer; unset means that the layer beneath holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ProtectTable {
+    names: Vec<ProtectedName>,
+    home_names: Vec<ProtectedName>,
+    skip: Option<Vec<String>>,
+    on_appear: Option<OnAppear>,
+    scan_depth: Option<usize>,
+    scan_directories: Option<usize>,
+}
+
+impl RawProtect {
     /// Refuses names that are no relative path beneath the root.
-    pub(super) fn checked(self, lines: &Lines<'_>) -> Result<Self, PolicyError> {
+    pub(super) fn checked(self, lines: &Lines<'_>) -> Result<ProtectTable, PolicyError> {
         for entry in self.names.iter().chain(&self.home_names) {
             let name = Path::new(&entry.get_ref().name);
             let plain = name.components().all(|part| matches!(part, Component::Normal(_)));
@@ -91,7 +103,15 @@ impl ProtectTable {
                 });
             }
         }
-        Ok(self)
+        let plain = |list: Vec<Spanned<ProtectedName>>| list.into_iter().map(Spanned::into_inner).collect();
+        Ok(ProtectTable {
+            names: plain(self.names),
+            home_names: plain(self.home_names),
+            skip: self.skip,
+            on_appear: self.on_appear,
+            scan_depth: self.scan_depth,
+            scan_directories: self.scan_directories,
+        })
     }
 }
 
@@ -112,9 +132,8 @@ impl Protection {
 
     /// Adds a layer: names add up, single values override.
     pub(super) fn add(&mut self, table: &ProtectTable) {
-        let plain = |list: &[Spanned<ProtectedName>]| list.iter().map(|n| n.get_ref().clone()).collect::<Vec<_>>();
-        self.names.extend(plain(&table.names));
-        self.home_names.extend(plain(&table.home_names));
+        self.names.extend(table.names.iter().cloned());
+        self.home_names.extend(table.home_names.iter().cloned());
         self.bounds.skip.extend(table.skip.iter().flatten().cloned());
         self.on_appear = table.on_appear.unwrap_or(self.on_appear);
         self.bounds.depth = table.scan_depth.unwrap_or(self.bounds.depth);
@@ -216,7 +235,7 @@ impl<'a> Discovery<'a> {
         let parent = self.resolver.resolve(named.parent().unwrap_or(directory));
         let Some(last) = named.file_name() else { return };
         let at = parent.path.join(last);
-        match at.symlink_metadata() {
+        match look::at(&at) {
             Err(_) if watch && self.writable(&at) => {
                 self.findings.watched.insert(Watched { path: at, link: None, reason: reason.to_owned(), on_appear });
             }
@@ -243,7 +262,7 @@ impl<'a> Discovery<'a> {
 
     /// Watches a protected name that is a symbolic link: no mount can hold the link itself.
     pub(super) fn link(&mut self, at: &Path, reason: &str, on_appear: OnAppear) {
-        let link = std::fs::read_link(at).ok();
+        let link = look::link(at).ok();
         self.findings.notes.insert(format!(
             "{} is protected and a symbolic link: the link itself can be replaced, which is looked for after the run",
             at.display()
@@ -258,16 +277,6 @@ impl<'a> Discovery<'a> {
     pub(super) fn add(&mut self, path: PathBuf, access: PathAccess, what: &str, reason: &str) {
         self.findings.rules.push(Discovered { path, access, what: what.to_owned(), reason: reason.to_owned() });
     }
-}
-
-/// A directory that is really there, not through a link.
-pub(super) fn is_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
-}
-
-/// A file that is really there, not through a link.
-pub(super) fn is_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
 /// Resolves a path and gives it when a directory is there.

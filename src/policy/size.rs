@@ -3,10 +3,10 @@
 #![forbid(unsafe_code)]
 
 use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A limit as a policy file writes it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitValue {
     /// Lifts the limit of the layer beneath.
     Unlimited,
@@ -60,6 +60,13 @@ impl LimitValue {
     }
 }
 
+/// As a policy that was read already is kept.
+impl Serialize for LimitValue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(serializer)
+    }
+}
+
 impl<'de> Deserialize<'de> for LimitValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Limit;
@@ -79,7 +86,11 @@ impl<'de> Deserialize<'de> for LimitValue {
                 LimitValue::positive(value).map_err(E::custom)
             }
         }
-        deserializer.deserialize_any(Limit)
+        if deserializer.is_human_readable() {
+            deserializer.deserialize_any(Limit)
+        } else {
+            Ok(Option::deserialize(deserializer)?.map_or(Self::Unlimited, Self::Value))
+        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use caps::{CapSet, Capability};
+
 use super::config::AuditChoice;
 use crate::denial::audit::{AuditLog, AuditRecord, AuditState, AuditSwitch};
 use crate::denial::{DenialKind, Observation, Target};
@@ -39,6 +41,24 @@ pub(super) struct AuditedRun {
 impl Audit {
     pub(super) fn new(choice: AuditChoice) -> Self {
         Self { choice, state: Mutex::new(State::NotAsked) }
+    }
+
+    /// Whether a run is to be built for the log: it can be read, or may be as far as is known without asking the kernel,
+    /// which takes half a millisecond to answer.
+    ///
+    /// # Errors
+    /// When auditing is to be turned on and cannot be.
+    pub(super) fn is_likely(&self) -> Result<bool, ExecError> {
+        if self.choice == AuditChoice::On {
+            return Ok(self.log()?.is_some());
+        }
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(match *state {
+            _ if self.choice == AuditChoice::Off => false,
+            State::NotAsked => caps::has_cap(None, CapSet::Effective, Capability::CAP_AUDIT_READ).unwrap_or(false),
+            State::Unusable => false,
+            State::Open { .. } => true,
+        })
     }
 
     /// The log, where it can be read and auditing is on.

@@ -24,6 +24,20 @@ pub trait PolicySource: Send + Sync {
     /// # Errors
     /// [`ExecError::Policy`] or [`ExecError::Workspace`], with the remedy.
     fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError>;
+
+    /// The same, from memory where the source can tell that nothing has changed since.
+    ///
+    /// # Errors
+    /// As [`effective`](Self::effective).
+    fn shared(&self, call: &CallPolicy) -> Result<Arc<EffectivePolicy>, ExecError> {
+        self.effective(call).map(Arc::new)
+    }
+
+    /// True when the source can tell at little cost that deciding `policy` again would look at the very same files: then
+    /// nothing of what it protects has appeared or changed since.
+    fn is_unchanged(&self, _policy: &Arc<EffectivePolicy>) -> bool {
+        false
+    }
 }
 
 /// Whether refused calls are witnessed by the trace supervisor.

@@ -11,11 +11,14 @@ mod evidence;
 mod host_state;
 mod launch;
 mod layered;
+mod lookups;
 mod outlet;
 mod placeholders;
+mod plans;
 mod pty;
 mod report;
 mod sessions;
+mod shared;
 mod stdio;
 
 use std::sync::Arc;
@@ -47,8 +50,10 @@ pub struct SandboxedExecutor {
     shell: Result<std::path::PathBuf, String>,
     engine: Engine,
     host: HostState,
+    plans: plans::Plans,
     audit: Audit,
     sessions: Sessions,
+    shared: shared::Shared,
 }
 
 impl std::fmt::Debug for SandboxedExecutor {
@@ -90,9 +95,11 @@ impl SandboxedExecutor {
             environment,
             shell,
             engine,
+            plans: plans::Plans::default(),
             host: HostState::detect(config.launcher.clone())?,
             audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
+            shared: shared::Shared::default(),
             config,
         })
     }

@@ -4,18 +4,21 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
 use super::PolicySource;
 use super::aftermath::Aftermath;
 use super::audited::AuditedRun;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
 use crate::denial::audit::AuditLog;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify};
+use crate::executor::blocking::blocking;
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::plan::Planned;
@@ -33,6 +36,10 @@ pub(super) struct RunContext {
     pub(super) audited: Option<AuditedRun>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
+    /// What observations are timed from.
+    pub(super) began: Instant,
+    /// Names that the command looked up in a network of its own.
+    pub(super) lookups: Lookups,
     /// Our side of the command's terminal, when it was started on one.
     pub(super) terminal: Option<OwnedFd>,
     /// It could not be traced and would have been.
@@ -71,6 +78,19 @@ impl RunFacts {
 }
 
 impl RunContext {
+    /// Lets go of what only the start needs: the command may run for days. What is said of the sandbox stays.
+    pub(super) fn forget_plan(&mut self) {
+        let plan = &mut self.planned.plan;
+        (plan.filters, plan.trace) = (Vec::new(), None);
+        if let Some(mounts) = &mut plan.mounts {
+            mounts.ops = Vec::new();
+        }
+        if let Some(landlock) = &mut plan.landlock {
+            landlock.grants = Vec::new();
+        }
+        self.planned.reported_calls = Vec::new();
+    }
+
     /// Adds the sandbox's report to the result.
     pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
@@ -100,6 +120,7 @@ impl RunContext {
             record.observations.extend(refused);
             record.omitted += uncounted;
         }
+        record.observations.extend(self.lookups.observations());
         notes.extend(self.look().await);
         let (denials, denials_omitted) = self.classify(&outcome, record);
         let report = SandboxReport {
@@ -119,8 +140,12 @@ impl RunContext {
         if !self.aftermath.is_due() {
             return Vec::new();
         }
+        if self.views.source.is_unchanged(&self.policy) {
+            self.aftermath.is_as_before();
+            return Vec::new();
+        }
         let aftermath = Arc::clone(&self.aftermath);
-        match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
+        match blocking(move || aftermath.look().to_vec()).await {
             Ok(facts) => facts,
             Err(error) => vec![format!("what the command created could not be looked at: {error}")],
         }

@@ -56,6 +56,29 @@ pub(crate) struct Seen {
     pub(crate) canary: String,
 }
 
+impl Seen {
+    /// A run in which nothing has happened yet.
+    pub(crate) fn of_nothing(scene: &Scene) -> Self {
+        Self {
+            said: Vec::new(),
+            changes: Vec::new(),
+            leaked: false,
+            survivors: 0,
+            hung: false,
+            gaps: BTreeSet::new(),
+            enforcement: String::new(),
+            report: String::new(),
+            stderr: String::new(),
+            canary: scene.canary.clone(),
+        }
+    }
+
+    /// Whether anything outside is not as it was, so that no further row can be tried in the same scene.
+    pub(crate) fn spoilt(&self) -> bool {
+        !self.changes.is_empty() || self.survivors > 0 || self.hung || self.said.iter().any(|said| said.code.is_none())
+    }
+}
+
 /// Protected names that stand in the scene's workspace.
 const PROTECTED: &[&str] = &[
     "ws/.git/hooks",
@@ -86,8 +109,22 @@ const PROTECTED: &[&str] = &[
     "linked/.envrc",
 ];
 
+/// What a run is started with, unconfined and confined.
+pub(crate) fn environment(scene: &Scene) -> Vec<(String, String)> {
+    [
+        ("PATH", PATH.to_owned()),
+        ("HOME", scene.path("home").display().to_string()),
+        ("STOCKADE_CANARY", scene.canary.clone()),
+        ("AWS_SECRET_ACCESS_KEY", scene.canary.clone()),
+        ("GITHUB_TOKEN", scene.canary.clone()),
+        ("LANG", "C.UTF-8".to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
 /// Whole trees that a run in this place must leave as they were, and trees in which only special files are looked for.
-fn watched(scene: &Scene, place: &Place) -> (Vec<PathBuf>, Vec<PathBuf>) {
+pub(crate) fn watched(scene: &Scene, place: &Place) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let mut whole: Vec<_> = ["out", "home", "bin"].iter().map(|name| scene.path(name)).collect();
     let workspaces: Vec<_> = ["ws", "bare", "linked"].iter().map(|name| scene.path(name)).collect();
     match place {
@@ -107,7 +144,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// Stands for the scratch directory until the shell fills it in, because in read-only mode only the sandbox knows it.
-const SCRATCH: &str = "@@scratch@@";
+pub(crate) const SCRATCH: &str = "@@scratch@@";
 
 /// One shell text that runs every command in turn, each between two marks.
 fn script(scene: &Scene, place: &Place, commands: &[&str], workspace: &Path) -> String {
@@ -133,15 +170,8 @@ fn script(scene: &Scene, place: &Place, commands: &[&str], workspace: &Path) -> 
     text
 }
 
-/// The words of the whole command, from the outermost surrounding in.
-fn words(
-    scene: &Scene,
-    place: &Place,
-    around: Around,
-    own: Option<&str>,
-    workspace: &str,
-    script: &str,
-) -> Vec<String> {
+/// The words of the whole command, from the outermost surrounding in, without the program that is run in the middle.
+pub(crate) fn surroundings(scene: &Scene, place: &Place, around: Around, workspace: &str, json: bool) -> Vec<String> {
     let probe = scene.probe();
     let path = |name: &str| scene.path(name).display().to_string();
     let mut words: Vec<String> = Vec::new();
@@ -150,9 +180,6 @@ fn words(
     }
     if around == Around::Group {
         words.extend(["unshare", "-p", "-f", "--mount-proc", "--kill-child"].map(str::to_owned));
-    }
-    if let (Some(option), Place::Unconfined) = (own, place) {
-        words.extend(["unshare".to_owned(), option.to_owned()]);
     }
     words.extend(scene.actor.prefix());
     match around {
@@ -164,17 +191,11 @@ fn words(
         Around::Plain | Around::Mount => {}
     }
     words.extend([probe, "with-session".into(), scene.token.clone(), "--".into()]);
-    match place {
-        Place::Unconfined => words.extend(["bash", "-c"].map(str::to_owned)),
-        Place::Sandbox { backend, mode, stockade } => {
-            words.extend([stockade.display().to_string(), "run".into()]);
-            if around != Around::Terminal {
-                words.push("--json".into());
-            }
-            words.extend(["--mode", mode, "--backend", backend, "--workspace", workspace, "-c"].map(str::to_owned));
-        }
+    if let Place::Sandbox { backend, mode, stockade } = place {
+        words.extend([stockade.display().to_string(), "run".into()]);
+        words.extend(json.then(|| String::from("--json")));
+        words.extend(["--mode", mode, "--backend", backend, "--workspace", workspace, "--"].map(str::to_owned));
     }
-    words.push(script.to_owned());
     words
 }
 
@@ -203,39 +224,33 @@ pub(crate) fn observe(template: &Template, place: &Place, row: &Attack, commands
     let (whole, special) = watched(&scene, place);
     let workspace = scene.path(row.place());
     let script = script(&scene, place, commands, &workspace);
-    let words = words(&scene, place, row.around, row.own, &workspace.display().to_string(), &script);
-    let env = [
-        ("PATH", PATH.to_owned()),
-        ("HOME", scene.path("home").display().to_string()),
-        ("STOCKADE_CANARY", scene.canary.clone()),
-        ("AWS_SECRET_ACCESS_KEY", scene.canary.clone()),
-        ("GITHUB_TOKEN", scene.canary.clone()),
-        ("LANG", "C.UTF-8".to_owned()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value));
-
-    let before = scene.world(&whole, &special);
-    let finished = run(&words, &env, &workspace, Duration::from_secs(120));
+    let json = row.around != Around::Terminal;
+    let mut words = surroundings(&scene, place, row.around, &workspace.display().to_string(), json);
+    words.extend([String::from("bash"), "-c".into(), script]);
+    scene.watch(&whole, &special);
+    let before = scene.world();
+    let finished = run(&words, &environment(&scene), &workspace, Duration::from_secs(120));
     let unconfined = *place == Place::Unconfined;
-    let survivors = if unconfined && row.effect != Effect::Survivor { 0 } else { lingering(&scene, !unconfined) };
-    let after = scene.world(&whole, &special);
+    let survivors = if unconfined && row.effect != Effect::Survivor { 0 } else { lingering(&scene, !unconfined, 0) };
+    let after = scene.world();
     describe(&scene, finished, commands.len(), survivors, changes(&before, &after), place, row.around)
 }
 
-/// Confined, nothing may be left when the run has returned, give or take the kernel's own tidying. Unconfined, one
-/// that jumps from process to process may escape a single look.
-fn lingering(scene: &Scene, confined: bool) -> usize {
+/// How many processes of the run are left, but for one. Confined, there may be none when it has returned, give or take the
+/// kernel's own tidying. Unconfined, one that jumps from process to process may escape many looks.
+pub(crate) fn lingering(scene: &Scene, confined: bool, except: u32) -> usize {
+    let patience = if confined { Duration::from_millis(500) } else { Duration::from_secs(10) };
     let started = Instant::now();
     loop {
-        let left = scene.survivors().len();
-        if (left == 0) == confined || started.elapsed() > Duration::from_millis(500) {
+        let left = scene.survivors().iter().filter(|pid| u32::try_from(pid.as_raw()) != Ok(except)).count();
+        if (left == 0) == confined || started.elapsed() > patience {
             return left;
         }
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-fn changes(before: &[String], after: &[String]) -> Vec<String> {
+pub(crate) fn changes(before: &[String], after: &[String]) -> Vec<String> {
     let (old, new): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
     let gone = old.difference(&new).map(|line| format!("- {line}"));
     gone.chain(new.difference(&old).map(|line| format!("+ {line}"))).collect()
@@ -250,18 +265,7 @@ fn describe(
     place: &Place,
     around: Around,
 ) -> Seen {
-    let mut seen = Seen {
-        said: Vec::new(),
-        changes,
-        leaked: false,
-        survivors,
-        hung: finished.hung,
-        gaps: BTreeSet::new(),
-        enforcement: String::new(),
-        report: String::new(),
-        stderr: finished.stderr,
-        canary: scene.canary.clone(),
-    };
+    let mut seen = Seen { changes, survivors, hung: finished.hung, stderr: finished.stderr, ..Seen::of_nothing(scene) };
     let mut stdout = finished.stdout;
     if matches!(place, Place::Sandbox { .. }) && around != Around::Terminal {
         let line = stdout.lines().last().unwrap_or_default().to_owned();
@@ -328,22 +332,14 @@ pub(crate) fn escapes(row: &Attack, seen: &Seen) -> Vec<String> {
     found
 }
 
-/// Rows in runs: those that can share one do, forty at a time. What a reported gap lets happen is run alone at once.
-pub(crate) fn batches(rows: &[(usize, Attack)], gaps: &BTreeSet<String>) -> Vec<Vec<(usize, Attack)>> {
-    let mut shared: BTreeMap<String, Vec<(usize, Attack)>> = BTreeMap::new();
-    let mut all = Vec::new();
-    for (number, row) in rows {
-        if row.alone || row.gaps.iter().any(|gap| gaps.contains(*gap)) {
-            all.push(vec![(*number, row.clone())]);
-        } else {
-            let key = format!("{:?} {}", row.around, row.place());
-            shared.entry(key).or_default().push((*number, row.clone()));
-        }
+/// Rows in runs: those that can share one do.
+pub(crate) fn batches(rows: &[Attack]) -> Vec<Vec<Attack>> {
+    let mut shared: BTreeMap<String, Vec<Attack>> = BTreeMap::new();
+    for row in rows.iter().filter(|row| !row.alone) {
+        let key = format!("{:?} {} {}", row.around, row.place(), row.effect == Effect::Survivor);
+        shared.entry(key).or_default().push(row.clone());
     }
-    for rows in shared.into_values() {
-        all.extend(rows.chunks(40).map(<[_]>::to_vec));
-    }
-    all
+    shared.into_values().flat_map(|rows| rows.chunks(150).map(<[_]>::to_vec).collect::<Vec<_>>()).collect()
 }
 
 /// The controls of one place, in a run of their own; the names of those that failed.

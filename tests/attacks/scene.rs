@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -16,11 +16,43 @@ use tempfile::TempDir;
 use crate::layout::{SECRETS, lay_out, open_to_all};
 use crate::probes::{Actor, PATH, build, run, wait};
 
+/// Lines that another process writes, as they come.
+pub(crate) struct Lines(Receiver<String>);
+
+impl Lines {
+    pub(crate) fn of(output: impl Read + Send + 'static) -> Self {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self(receiver)
+    }
+
+    /// Everything up to a line that begins so, and that line; what there was when it did not come in time.
+    pub(crate) fn until(&self, last: &str, timeout: Duration) -> (Vec<String>, bool) {
+        let (started, mut lines) = (Instant::now(), Vec::new());
+        while let Ok(line) = self.0.recv_timeout(timeout.saturating_sub(started.elapsed())) {
+            let end = line.starts_with(last);
+            lines.push(line);
+            if end {
+                return (lines, true);
+            }
+        }
+        (lines, false)
+    }
+}
+
 /// A process of the host with secrets, services and objects of its own.
 pub(crate) struct Victim {
     child: Child,
     stdin: Option<ChildStdin>,
-    lines: Arc<Mutex<Vec<String>>>,
+    lines: Lines,
+    /// What befell it so far.
+    events: Vec<String>,
     pub(crate) values: BTreeMap<String, String>,
 }
 
@@ -40,47 +72,77 @@ impl Victim {
             .spawn()
             .unwrap();
         let stdin = child.stdin.take();
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let (reader, kept) = (BufReader::new(child.stdout.take().unwrap()), Arc::clone(&lines));
-        std::thread::spawn(move || {
-            for line in reader.lines().map_while(Result::ok) {
-                kept.lock().unwrap().push(line);
-            }
-        });
-        let mut victim = Self { child, stdin, lines, values: BTreeMap::new() };
-        let opening = victim.lines_until("ready", Duration::from_secs(20)).expect("the bystander starts");
-        victim.values = opening
+        let lines = Lines::of(child.stdout.take().unwrap());
+        let (opening, whole) = lines.until("ready", Duration::from_secs(60));
+        assert!(whole, "the bystander does not start: {opening:?}");
+        let values = opening
             .iter()
             .filter_map(|line| line.split_once('='))
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        victim.lines.lock().unwrap().clear();
-        victim
-    }
-
-    fn lines_until(&self, last: &str, timeout: Duration) -> Option<Vec<String>> {
-        let started = Instant::now();
-        while started.elapsed() < timeout {
-            let lines = self.lines.lock().unwrap();
-            if lines.iter().any(|line| line == last) {
-                return Some(lines.clone());
-            }
-            drop(lines);
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        None
+        Self { child, stdin, lines, events: Vec::new(), values }
     }
 
     /// Everything that happened to it so far, and its condition now.
     fn condition(&mut self) -> Vec<String> {
-        self.lines.lock().unwrap().retain(|line| line.starts_with("event"));
         let asked = self.stdin.as_mut().is_some_and(|stdin| stdin.write_all(b"state\n").is_ok());
-        let answer = if asked { self.lines_until("end", Duration::from_millis(1500)) } else { None };
-        answer.unwrap_or_else(|| vec![String::from("the bystander is dead or stopped")])
+        let (mut answer, whole) = if asked { self.lines.until("end", ANSWER) } else { (Vec::new(), false) };
+        self.events.extend(answer.extract_if(.., |line| line.starts_with("event")));
+        answer.extend_from_slice(&self.events);
+        if !whole {
+            answer.push(String::from("the bystander is dead or stopped"));
+        }
+        answer
     }
 
     fn pid(&self) -> Pid {
         Pid::from_raw(i32::try_from(self.child.id()).unwrap())
+    }
+}
+
+/// How long a process of the test's own may take to answer on a busy machine.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Lists what is watched, again and again.
+pub(crate) struct Observer {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines,
+    last: Vec<String>,
+}
+
+impl Observer {
+    /// `paths` are compared whole; below `workspaces` only setuid programs, file capabilities and device nodes are
+    /// looked for.
+    fn start(paths: &[PathBuf], workspaces: &[PathBuf]) -> Self {
+        let mut child = Command::new(build())
+            .arg("watch")
+            .args(paths)
+            .arg("--")
+            .args(workspaces)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Lines::of(child.stdout.take().unwrap());
+        Self { stdin: child.stdin.take(), child, lines, last: Vec::new() }
+    }
+
+    fn look(&mut self) -> Vec<String> {
+        self.stdin.as_mut().unwrap().write_all(b"look\n").unwrap();
+        let (lines, whole) = self.lines.until("end", Duration::from_secs(60));
+        assert!(whole, "the observer does not answer");
+        if lines.first().is_none_or(|line| line != "same") {
+            self.last = lines;
+        }
+        self.last.clone()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        self.child.wait().unwrap();
     }
 }
 
@@ -92,6 +154,7 @@ pub(crate) struct Scene {
     pub(crate) canary: String,
     sysv: i32,
     pub(crate) victim: Victim,
+    observer: Option<Observer>,
 }
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -125,7 +188,7 @@ impl Template {
             fs::write(directory.path().join("home").join(secret), format!("{canary}\n")).unwrap();
         }
         let victim = Victim::start(directory.path(), self.actor, &token, &canary, sysv);
-        Scene { directory, actor: self.actor, token, canary, sysv, victim }
+        Scene { directory, actor: self.actor, token, canary, sysv, victim, observer: None }
     }
 }
 
@@ -157,20 +220,14 @@ impl Scene {
             .replace("{gid}", &gid.to_string())
     }
 
-    /// Files and bystander as the outside sees them now. `paths` are compared whole; below `workspaces` only setuid
-    /// programs, file capabilities and device nodes are looked for.
-    pub(crate) fn world(&mut self, paths: &[PathBuf], workspaces: &[PathBuf]) -> Vec<String> {
-        let mut lines = Vec::new();
-        for (tool, list) in [("snapshot", paths), ("special", workspaces)] {
-            if list.is_empty() {
-                continue;
-            }
-            let listed = Command::new(self.path("bin/probe")).arg(tool).args(list).output();
-            match listed {
-                Ok(listed) => lines.extend(String::from_utf8_lossy(&listed.stdout).lines().map(str::to_owned)),
-                Err(error) => lines.push(format!("the probe itself cannot be run any more: {error}")),
-            }
-        }
+    /// What `world` is to look at.
+    pub(crate) fn watch(&mut self, paths: &[PathBuf], workspaces: &[PathBuf]) {
+        self.observer = Some(Observer::start(paths, workspaces));
+    }
+
+    /// Files and bystander as the outside sees them now.
+    pub(crate) fn world(&mut self) -> Vec<String> {
+        let mut lines = self.observer.as_mut().unwrap().look();
         lines.extend(self.victim.condition());
         lines
     }

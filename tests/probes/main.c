@@ -82,13 +82,8 @@ int open_flags(const char *words)
     return flags;
 }
 
-int main(int argc, char **argv)
+int probe_run(int argc, char **argv)
 {
-    if (argc == 2 && !strcmp(argv[1], "--list")) {
-        for (int i = 0; i < entries; i++)
-            puts(table[i].name);
-        return DONE;
-    }
     if (argc < 2) {
         fprintf(stderr, "usage: probe NAME ARGS...\n");
         return BUG;
@@ -105,4 +100,14 @@ int main(int argc, char **argv)
     }
     fprintf(stderr, "probe: no probe named %s\n", argv[1]);
     return BUG;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && !strcmp(argv[1], "--list")) {
+        for (int i = 0; i < entries; i++)
+            puts(table[i].name);
+        return DONE;
+    }
+    return probe_run(argc, argv);
 }

@@ -29,6 +29,11 @@ enum { DONE = 0, REFUSED = 10, UNTRIED = 20, BUG = 99 };
 typedef int (*probe_fn)(int argc, char **argv);
 
 void probe_register(const char *name, int min_args, probe_fn run);
+/* Runs the probe named by the second word, as `main` does. */
+int probe_run(int argc, char **argv);
+
+/* Lists a path and all below it, one line each; or only setuid programs, file capabilities and device nodes. */
+void snapshot(FILE *to, const char *path, int special_only);
 
 /* Defines a probe. Inside, argv[0] is the first argument after the name. */
 #define PROBE(ident, name, min_args)                                                                                   \

@@ -12,7 +12,7 @@ static uint64_t mix(uint64_t hash, const char *bytes, size_t count)
     return hash;
 }
 
-static void describe(const char *path, const struct stat *file)
+static void describe(FILE *to, const char *path, const struct stat *file)
 {
     static char buffer[1 << 16];
     uint64_t hash = 0xcbf29ce484222325ULL;
@@ -43,7 +43,7 @@ static void describe(const char *path, const struct stat *file)
                 hash = mix(hash, value, (size_t)got);
         }
     }
-    printf("%s mode=%o uid=%u gid=%u size=%lld links=%lu mtime=%lld.%09ld ctime=%lld.%09ld flags=%lx gen=%x sum=%016lx\n",
+    fprintf(to, "%s mode=%o uid=%u gid=%u size=%lld links=%lu mtime=%lld.%09ld ctime=%lld.%09ld flags=%lx gen=%x sum=%016lx\n",
            path, file->st_mode, file->st_uid, file->st_gid, (long long)file->st_size, (unsigned long)file->st_nlink,
            (long long)file->st_mtim.tv_sec, file->st_mtim.tv_nsec, (long long)file->st_ctim.tv_sec,
            file->st_ctim.tv_nsec, flags, generation, (unsigned long)hash);
@@ -54,12 +54,12 @@ static int by_name(const struct dirent **left, const struct dirent **right)
     return strcmp((*left)->d_name, (*right)->d_name);
 }
 
-static void walk(const char *path, int special_only)
+void snapshot(FILE *to, const char *path, int special_only)
 {
     struct stat file;
     if (lstat(path, &file)) {
         if (!special_only)
-            printf("%s missing\n", path);
+            fprintf(to, "%s missing\n", path);
         return;
     }
     int special = (S_ISREG(file.st_mode) && (file.st_mode & 06000)) || S_ISCHR(file.st_mode) ||
@@ -67,7 +67,7 @@ static void walk(const char *path, int special_only)
     if (special_only && S_ISCHR(file.st_mode) && file.st_rdev == 0)
         special = 0; /* a whiteout: no device, only a mark */
     if (!special_only || special)
-        describe(path, &file);
+        describe(to, path, &file);
     if (!S_ISDIR(file.st_mode))
         return;
     struct dirent **entries;
@@ -76,7 +76,7 @@ static void walk(const char *path, int special_only)
         if (strcmp(entries[i]->d_name, ".") && strcmp(entries[i]->d_name, "..")) {
             char below[8192];
             snprintf(below, sizeof below, "%s/%s", path, entries[i]->d_name);
-            walk(below, special_only);
+            snapshot(to, below, special_only);
         }
         free(entries[i]);
     }
@@ -87,7 +87,7 @@ static void walk(const char *path, int special_only)
 PROBE(p_snapshot, "snapshot", 1)
 {
     for (int i = 0; i < argc; i++)
-        walk(argv[i], 0);
+        snapshot(stdout, argv[i], 0);
     return DONE;
 }
 
@@ -95,6 +95,6 @@ PROBE(p_snapshot, "snapshot", 1)
 PROBE(p_special, "special", 1)
 {
     for (int i = 0; i < argc; i++)
-        walk(argv[i], 1);
+        snapshot(stdout, argv[i], 1);
     return DONE;
 }

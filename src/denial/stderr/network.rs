@@ -22,6 +22,7 @@ const LOOKUPS: &[&str] = &[
     "could not resolve ",
     "unknown host ",
     "bad address ",
+    "bad hostname ",
     "dns error: failed to lookup address for ",
 ];
 

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const MAX_DRAINED: usize = 1000;
 /// How long `finish` waits for the thread, which answers a call in microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 enum Command {
-    Attach(u64, OwnedFd, Box<Watch>, Sender<()>),
+    Attach(u64, OwnedFd, Box<Watch>),
     Finish(u64, Sender<TraceRecord>),
     Stop,
 }
@@ -36,6 +36,8 @@ enum Command {
 struct Line {
     commands: Sender<Command>,
     wake: EventFd,
+    /// Records of runs in which everything has ended, or whose listener had to be closed.
+    over: Mutex<HashMap<u64, TraceRecord>>,
 }
 
 impl Line {
@@ -43,6 +45,16 @@ impl Line {
         self.commands.send(command).map_err(|_| gone())?;
         self.wake.write(1).map_err(io::Error::from)?;
         Ok(())
+    }
+}
+
+impl Line {
+    fn take(&self, id: u64) -> Option<TraceRecord> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    fn put(&self, id: u64, record: TraceRecord) {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).insert(id, record);
     }
 }
 
@@ -55,7 +67,15 @@ fn gone() -> io::Error {
 pub struct Supervisor {
     line: Arc<Line>,
     next: std::sync::atomic::AtomicU64,
-    thread: Option<JoinHandle<()>>,
+    /// Started with the first run: before that there is nothing to wait for, and a start takes the time of a dozen calls.
+    thread: Mutex<Work>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Waiting(Thread),
+    Started(JoinHandle<()>),
+    Over,
 }
 
 /// One traced run. Dropping it without [`finish`](Self::finish) ends the trace of the run, whose traced calls then
@@ -68,30 +88,39 @@ pub struct TraceHandle {
 }
 
 impl Supervisor {
-    /// Starts the thread.
+    /// Prepares what the thread works with.
     ///
     /// # Errors
-    /// When the kernel has no seccomp notifications, or a descriptor or the thread cannot be had.
+    /// When the kernel has no seccomp notifications, or a descriptor cannot be had.
     pub fn start() -> io::Result<Self> {
         notify::check_sizes()?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let (commands, received) = channel();
-        let line = Arc::new(Line { commands, wake });
-        let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new(), broken: HashMap::new() };
-        let thread = std::thread::Builder::new().name("stockade-trace".to_owned()).spawn(move || inner.work())?;
-        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Some(thread) })
+        let line = Arc::new(Line { commands, wake, over: Mutex::default() });
+        let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new() };
+        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Mutex::new(Work::Waiting(inner)) })
     }
 
-    /// Takes over the listener of a trace filter. From here on its calls are answered.
+    /// Takes over the listener of a trace filter. From here on its calls are answered, as soon as the thread comes to it.
     ///
     /// # Errors
-    /// When the thread has ended. The listener is then closed, so the run fails closed.
+    /// When the thread cannot be started or has ended. The listener is then closed, so the run fails closed.
     pub fn attach(&self, listener: OwnedFd, watch: Watch) -> io::Result<TraceHandle> {
         let id = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (reply, answer) = channel();
-        self.line.send(Command::Attach(id, listener, Box::new(watch), reply))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| gone())?;
+        self.begin()?;
+        self.line.send(Command::Attach(id, listener, Box::new(watch)))?;
         Ok(TraceHandle { line: Arc::clone(&self.line), id, finished: false })
+    }
+}
+
+impl Supervisor {
+    fn begin(&self) -> io::Result<()> {
+        let mut work = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Waiting(inner) = std::mem::replace(&mut *work, Work::Over) {
+            let thread = std::thread::Builder::new().name("stockade-trace".to_owned());
+            *work = Work::Started(thread.spawn(move || inner.work())?);
+        }
+        Ok(())
     }
 }
 
@@ -101,7 +130,8 @@ impl Drop for Supervisor {
         if self.line.send(Command::Stop).is_err() {
             tracing::debug!("the trace supervisor had ended before it was stopped");
         }
-        if let Some(thread) = self.thread.take()
+        let work = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Started(thread) = std::mem::replace(work, Work::Over)
             && thread.join().is_err()
         {
             tracing::error!("the trace supervisor panicked; traced calls were refused since");
@@ -117,6 +147,9 @@ impl TraceHandle {
     /// When the thread has ended or does not answer: nothing is then known of the run.
     pub fn finish(mut self) -> io::Result<TraceRecord> {
         self.finished = true;
+        if let Some(record) = self.line.take(self.id) {
+            return Ok(record);
+        }
         let (reply, answer) = channel();
         self.line.send(Command::Finish(self.id, reply))?;
         answer.recv_timeout(PATIENCE).map_err(|_| gone())
@@ -135,16 +168,18 @@ impl Drop for TraceHandle {
 struct Traced {
     id: u64,
     run: Run,
-    /// Everything in it has ended: nothing more is to be heard, and its record waits for `finish`.
-    silent: bool,
 }
 
 struct Thread {
     line: Arc<Line>,
     received: Receiver<Command>,
     runs: Vec<Traced>,
-    /// Records of runs whose listener had to be closed.
-    broken: HashMap<u64, TraceRecord>,
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").finish_non_exhaustive()
+    }
 }
 
 impl Thread {
@@ -174,13 +209,12 @@ impl Thread {
     /// This is `poll` and not `epoll`, which does not hand on that the waiting call's own processor is to wake this thread
     /// (Linux 6.18): a switch on one processor takes a fraction of a wake-up of another.
     fn wait(&self) -> Result<(bool, Vec<(usize, PollFlags)>), Errno> {
-        let speaking = || self.runs.iter().enumerate().filter(|(_, traced)| !traced.silent);
-        let listeners = speaking().map(|(_, traced)| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
+        let listeners = self.runs.iter().map(|traced| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
         let mut wanted: Vec<PollFd<'_>> = listeners.collect();
         wanted.push(PollFd::new(self.line.wake.as_fd(), PollFlags::POLLIN));
         poll(&mut wanted, PollTimeout::NONE)?;
         let commands = wanted.pop().is_some_and(|wake| wake.any().unwrap_or(true));
-        let ready = speaking().zip(&wanted).filter_map(|((at, _), fd)| {
+        let ready = wanted.iter().enumerate().filter_map(|(at, fd)| {
             let events = fd.revents().unwrap_or(PollFlags::POLLERR);
             (!events.is_empty()).then_some((at, events))
         });
@@ -199,9 +233,8 @@ impl Thread {
         while let Ok(command) = self.received.try_recv() {
             match command {
                 Command::Stop => return false,
-                Command::Attach(id, listener, watch, reply) => {
-                    self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
-                    answer(&reply, ());
+                Command::Attach(id, listener, watch) => {
+                    self.runs.push(Traced { id, run: Run::new(listener, *watch) });
                 }
                 Command::Finish(id, reply) => {
                     if let Some(record) = self.finish(id) {
@@ -216,18 +249,20 @@ impl Thread {
     fn serve(&mut self, at: usize, events: PollFlags) {
         let Some(traced) = self.runs.get_mut(at) else { return };
         if !events.contains(PollFlags::POLLIN) {
-            traced.silent = true;
+            // Everything in it has ended.
+            let Traced { id, run } = self.runs.swap_remove(at);
+            self.line.put(id, run.finish(false));
             return;
         }
         if let Err(error) = traced.run.serve() {
             tracing::warn!(%error, "a traced run could not be answered; its traced calls are refused from here on");
-            let Traced { id, run, .. } = self.runs.swap_remove(at);
-            self.broken.insert(id, run.finish(true));
+            let Traced { id, run } = self.runs.swap_remove(at);
+            self.line.put(id, run.finish(true));
         }
     }
 
     fn finish(&mut self, id: u64) -> Option<TraceRecord> {
-        let Some(at) = self.runs.iter().position(|traced| traced.id == id) else { return self.broken.remove(&id) };
+        let Some(at) = self.runs.iter().position(|traced| traced.id == id) else { return self.line.take(id) };
         let mut run = self.runs.swap_remove(at).run;
         for _ in 0..MAX_DRAINED {
             if !pending(&run) || !run.serve().unwrap_or(false) {
