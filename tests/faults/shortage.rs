@@ -149,8 +149,11 @@ impl Short {
                     // Bash ran and was short itself.
                     Some(1 | 2 | 126 | 127 | 254) => assert!(!stderr.contains("panicked"), "{title}"),
                     Some(_) => panic!("{title}"),
-                    // An allocation that fails ends a program of Rust's, and the loader ends one that it cannot map.
-                    None => assert!(matches!(output.status.signal(), Some(6 | 9 | 11)), "{title}"),
+                    // An allocation that fails ends a program of Rust's; the kernel ends one that it cannot map.
+                    None if limit.starts_with("--as") || limit.starts_with("--data") => {
+                        assert!(matches!(output.status.signal(), Some(6 | 9 | 11)), "{title}");
+                    }
+                    None => panic!("{title}"),
                 }
                 failed += 1;
                 println!("{title}");
@@ -221,13 +224,13 @@ fn a_launcher_survives_a_shortage_of_processes_inside() {
                 assert!(set.success());
             };
             limit(1);
-            // One that was built ahead is still to be had.
-            for number in 0..4 {
+            // What was built ahead is still to be had.
+            for number in 0..8 {
                 let outcome = run(&executor, token.mark(ExecRequest::shell("echo ran >ran"))).await;
                 let ran = fs::remove_file(place.work().join("ran")).is_ok();
                 let claim = Claim::of("no processes", &outcome);
                 assert_eq!(claim == Claim::Ran, ran, "{backend:?}: {outcome:?}");
-                assert!(claim == Claim::DidNot || number == 0, "{backend:?} {number}: {outcome:?}");
+                assert!(claim == Claim::DidNot || number < 5, "{backend:?} {number}: {outcome:?}");
             }
             limit(getrlimit(Resource::RLIMIT_NPROC).unwrap().0);
             let after = run(&executor, token.mark(ExecRequest::shell("echo again"))).await.unwrap();
