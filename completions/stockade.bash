@@ -149,7 +149,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__explain)
-            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --journal --backend --json --all --help --version"
+            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --audit --journal --backend --json --all --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -208,6 +208,10 @@ _stockade() {
                     return 0
                     ;;
                 --trace)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --audit)
                     COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;
@@ -523,7 +527,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__mcp)
-            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --journal --backend --help --version"
+            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --audit --journal --backend --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -582,6 +586,10 @@ _stockade() {
                     return 0
                     ;;
                 --trace)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --audit)
                     COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;
@@ -615,7 +623,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__run)
-            opts="-c -h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --journal --backend --json --help --version"
+            opts="-c -h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --audit --journal --backend --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -674,6 +682,10 @@ _stockade() {
                     return 0
                     ;;
                 --trace)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --audit)
                     COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;
@@ -697,7 +709,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__shell)
-            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --journal --backend --help --version"
+            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --audit --journal --backend --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -759,6 +771,10 @@ _stockade() {
                     COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;
+                --audit)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
                 --journal)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -775,7 +791,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__verify)
-            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --journal --backend --json --html --help --version"
+            opts="-h -V --mode --workspace --workdir --policy --write --deny-write --deny-read --network --allow-host --env --pass-env --timeout-ms --require --trace --audit --journal --backend --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -834,6 +850,10 @@ _stockade() {
                     return 0
                     ;;
                 --trace)
+                    COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
+                    return 0
+                    ;;
+                --audit)
                     COMPREPLY=($(compgen -W "auto on off" -- "${cur}"))
                     return 0
                     ;;

@@ -30,7 +30,7 @@ complete -c stockade -n "__fish_stockade_needs_command" -f -a "run" -d 'Run one 
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "shell" -d 'An interactive confined bash on a pseudo-terminal of its own'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "doctor" -d 'What this host can enforce, what is missing and how to get it'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "explain" -d 'Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule'
-complete -c stockade -n "__fish_stockade_needs_command" -f -a "verify" -d 'Try every promise on this host, with and without a sandbox, against throw-away targets; exit status 1 when one is not kept'
+complete -c stockade -n "__fish_stockade_needs_command" -f -a "verify" -d 'Try every promise on this host, in sandboxes and without, on throw-away targets; exit status 1 when one is not kept'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "journal" -d 'Read the execution journal'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "mcp" -d 'Serve the tools over the Model Context Protocol on standard input and output'
 complete -c stockade -n "__fish_stockade_needs_command" -f -a "completions" -d 'Print a completion script for a shell'
@@ -53,6 +53,9 @@ complete -c stockade -n "__fish_stockade_using_subcommand run" -l timeout-ms -d 
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l require -d 'Refuse to run below this enforcement' -r -f -a "full\t''
 partial\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l trace -d 'Record denials as the kernel sees them' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand run" -l audit -d 'Read the kernel\'s audit records too: auto where auditing is on and they may be read; on turns auditing on for the whole host and off again at the end' -r -f -a "auto\t''
 on\t''
 off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand run" -l journal -d 'Append execution records to this file' -r -F
@@ -80,6 +83,9 @@ complete -c stockade -n "__fish_stockade_using_subcommand shell" -l timeout-ms -
 complete -c stockade -n "__fish_stockade_using_subcommand shell" -l require -d 'Refuse to run below this enforcement' -r -f -a "full\t''
 partial\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand shell" -l trace -d 'Record denials as the kernel sees them' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand shell" -l audit -d 'Read the kernel\'s audit records too: auto where auditing is on and they may be read; on turns auditing on for the whole host and off again at the end' -r -f -a "auto\t''
 on\t''
 off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand shell" -l journal -d 'Append execution records to this file' -r -F
@@ -110,6 +116,9 @@ partial\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand explain" -l trace -d 'Record denials as the kernel sees them' -r -f -a "auto\t''
 on\t''
 off\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand explain" -l audit -d 'Read the kernel\'s audit records too: auto where auditing is on and they may be read; on turns auditing on for the whole host and off again at the end' -r -f -a "auto\t''
+on\t''
+off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand explain" -l journal -d 'Append execution records to this file' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand explain" -l backend -d 'Which backend confines; `landlock` does without namespaces, with the gaps it reports' -r -f -a "auto\t''
 namespaces\t''
@@ -135,6 +144,9 @@ complete -c stockade -n "__fish_stockade_using_subcommand verify" -l timeout-ms 
 complete -c stockade -n "__fish_stockade_using_subcommand verify" -l require -d 'Refuse to run below this enforcement' -r -f -a "full\t''
 partial\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand verify" -l trace -d 'Record denials as the kernel sees them' -r -f -a "auto\t''
+on\t''
+off\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand verify" -l audit -d 'Read the kernel\'s audit records too: auto where auditing is on and they may be read; on turns auditing on for the whole host and off again at the end' -r -f -a "auto\t''
 on\t''
 off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand verify" -l journal -d 'Append execution records to this file' -r -F
@@ -184,6 +196,9 @@ partial\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand mcp" -l trace -d 'Record denials as the kernel sees them' -r -f -a "auto\t''
 on\t''
 off\t''"
+complete -c stockade -n "__fish_stockade_using_subcommand mcp" -l audit -d 'Read the kernel\'s audit records too: auto where auditing is on and they may be read; on turns auditing on for the whole host and off again at the end' -r -f -a "auto\t''
+on\t''
+off\t''"
 complete -c stockade -n "__fish_stockade_using_subcommand mcp" -l journal -d 'Append execution records to this file' -r -F
 complete -c stockade -n "__fish_stockade_using_subcommand mcp" -l backend -d 'Which backend confines; `landlock` does without namespaces, with the gaps it reports' -r -f -a "auto\t''
 namespaces\t''
@@ -198,7 +213,7 @@ complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_s
 complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "shell" -d 'An interactive confined bash on a pseudo-terminal of its own'
 complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "doctor" -d 'What this host can enforce, what is missing and how to get it'
 complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "explain" -d 'Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule'
-complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "verify" -d 'Try every promise on this host, with and without a sandbox, against throw-away targets; exit status 1 when one is not kept'
+complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "verify" -d 'Try every promise on this host, in sandboxes and without, on throw-away targets; exit status 1 when one is not kept'
 complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "journal" -d 'Read the execution journal'
 complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "mcp" -d 'Serve the tools over the Model Context Protocol on standard input and output'
 complete -c stockade -n "__fish_stockade_using_subcommand help; and not __fish_seen_subcommand_from run shell doctor explain verify journal mcp completions probe help" -f -a "completions" -d 'Print a completion script for a shell'

@@ -20,3 +20,5 @@ mod files;
 mod git;
 #[path = "everyday/languages.rs"]
 mod languages;
+#[path = "everyday/tools.rs"]
+mod tools;

@@ -33,8 +33,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
     Explain(ExplainArgs),
-    /// Try every promise on this host, with and without a sandbox, against throw-away targets; exit status 1 when one is
-    /// not kept
+    /// Try every promise on this host, in sandboxes and without, on throw-away targets; exit status 1 when one is not kept
     Verify(VerifyArgs),
     /// Read the execution journal
     #[command(subcommand)]

@@ -140,4 +140,8 @@ impl Approver for JournaledApprover {
             }
         })
     }
+
+    fn reachable(&self) -> bool {
+        self.approver.reachable()
+    }
 }

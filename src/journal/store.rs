@@ -78,6 +78,12 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// What a head file says; `None` when it is new or unreadable.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        // A hash that is none, or a number that nothing can follow, was written by somebody else.
+        serde_json::from_slice(text).ok().filter(|head: &Self| head.seq < u64::MAX && head.hash.len() == GENESIS.len())
+    }
+
     pub(super) fn start() -> Self {
         Self { seq: 0, hash: GENESIS.to_owned(), bytes: 0 }
     }
@@ -262,9 +268,7 @@ fn ends_a_line(file: &File, length: u64) -> io::Result<bool> {
 pub(super) fn read_head(head: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0_u8; 4096];
     let length = head.read_at(&mut bytes, 0)?;
-    let head = serde_json::from_slice::<Head>(&bytes[..length]).ok();
-    // A hash that is none, or a number that nothing can follow, was written by somebody else.
-    Ok(head.filter(|head| head.seq < u64::MAX && head.hash.len() == GENESIS.len()))
+    Ok(Head::read(&bytes[..length]))
 }
 
 /// What to say of an end that is not where the head put it; `None` when all is well but for the head.

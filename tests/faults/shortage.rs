@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -10,7 +10,7 @@ use stockade::executor::{BashExecutor as _, ExecRequest};
 use stockade::policy::SandboxMode;
 
 use crate::executor::{Place, as_every_user, run};
-use crate::traces::{MARK, Token, tree};
+use crate::traces::{MARK, Token, eventually, tree};
 use crate::user::{Programs, User, scratch};
 use crate::{BACKENDS, Claim, block_on};
 
@@ -63,7 +63,16 @@ fn no_descriptors_in_the_host_inside() {
                 assert_eq!(after.stdout.text, "again\n", "{backend:?}");
                 executor.dispose().await;
                 token.assert_gone("disposal");
-                assert_eq!(tree(&place.state()).len() + tree(&place.work()).len(), 0);
+                assert_eq!(tree(&place.work()), Vec::<PathBuf>::new());
+                // A directory cannot be removed without a descriptor: what is left is the next executor's to sweep.
+                let next = place.executor(SandboxMode::ReadOnly, backend);
+                run(&next, ExecRequest::shell("true")).await.unwrap();
+                eventually("the next executor has swept", || {
+                    !tree(&place.state()).iter().any(|path| path.ends_with("tmp"))
+                })
+                .await;
+                next.dispose().await;
+                assert_eq!(tree(&place.state()), Vec::<PathBuf>::new(), "{backend:?}, warm: {warm}");
             }
         }
         println!("\nfigure: of the runs short of descriptors {failed} failed and {worked} worked");
@@ -85,7 +94,7 @@ fn limit_with_room(room: usize) -> u64 {
 struct Short {
     place: tempfile::TempDir,
     user: User,
-    program: std::path::PathBuf,
+    program: PathBuf,
     token: Token,
 }
 
@@ -140,10 +149,14 @@ impl Short {
                     // Bash ran and was short itself.
                     Some(1 | 2 | 126 | 127 | 254) => assert!(!stderr.contains("panicked"), "{title}"),
                     Some(_) => panic!("{title}"),
-                    // An allocation that fails ends a program of Rust's, and the loader ends one that it cannot map.
-                    None => assert!(matches!(output.status.signal(), Some(6 | 9 | 11)), "{title}"),
+                    // An allocation that fails ends a program of Rust's; the kernel ends one that it cannot map.
+                    None if limit.starts_with("--as") || limit.starts_with("--data") => {
+                        assert!(matches!(output.status.signal(), Some(6 | 9 | 11)), "{title}");
+                    }
+                    None => panic!("{title}"),
                 }
                 failed += 1;
+                println!("{title}");
             }
         }
         (worked, failed)
@@ -177,13 +190,9 @@ fn no_processes() {
     // A user of its own, whose processes nobody else adds to.
     let user = if User::current().is_root() { User { uid: 1577, gid: 1577 } } else { User::current() };
     let short = Short::new(user);
-    let others = procfs::process::all_processes()
-        .unwrap()
-        .filter_map(Result::ok)
-        .filter(|process| process.uid().is_ok_and(|uid| uid == user.uid))
-        .filter_map(|process| process.tasks().ok().map(Iterator::count))
-        .sum::<usize>();
-    let (worked, failed) = short.all((1..24).map(|more| format!("--nproc={0}:{0}", others + more)));
+    // Zombies of earlier runs count too, where nobody collects them: so some limits are generous.
+    let limits = (1..24).chain([100, 500, 1000, 2000]);
+    let (worked, failed) = short.all(limits.map(|limit| format!("--nproc={limit}:{limit}")));
     assert!(worked > 4 && failed > 4, "{worked} worked, {failed} failed");
 }
 
@@ -210,20 +219,20 @@ fn a_launcher_survives_a_shortage_of_processes_inside() {
             });
             run(&executor, token.mark(ExecRequest::shell("true"))).await.unwrap();
             let pid = token.launcher_process().pid.to_string();
-            let limit = |value: &str| {
-                let set = Command::new("prlimit").args(["--pid", &pid, &format!("--nproc={value}")]).status().unwrap();
+            let limit = |value: u64| {
+                let set = Command::new("prlimit").args(["--pid", &pid, &format!("--nproc={value}:")]).status().unwrap();
                 assert!(set.success());
             };
-            limit("1:");
-            // One that was built ahead is still to be had.
-            for number in 0..4 {
+            limit(1);
+            // What was built ahead is still to be had.
+            for number in 0..8 {
                 let outcome = run(&executor, token.mark(ExecRequest::shell("echo ran >ran"))).await;
                 let ran = fs::remove_file(place.work().join("ran")).is_ok();
                 let claim = Claim::of("no processes", &outcome);
                 assert_eq!(claim == Claim::Ran, ran, "{backend:?}: {outcome:?}");
-                assert!(claim == Claim::DidNot || number == 0, "{backend:?} {number}: {outcome:?}");
+                assert!(claim == Claim::DidNot || number < 5, "{backend:?} {number}: {outcome:?}");
             }
-            limit("100000:");
+            limit(getrlimit(Resource::RLIMIT_NPROC).unwrap().0);
             let after = run(&executor, token.mark(ExecRequest::shell("echo again"))).await.unwrap();
             assert_eq!(after.stdout.text, "again\n", "{backend:?}");
             executor.dispose().await;

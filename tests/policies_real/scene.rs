@@ -13,6 +13,8 @@ use crate::user::{Programs, User, scratch};
 pub(crate) struct Project {
     /// Its name below the fetched ones, and its language's policy.
     pub(crate) name: &'static str,
+    /// Its tools take many seconds.
+    pub(crate) slow: bool,
     pub(crate) script: &'static str,
     /// `--env` under every policy.
     pub(crate) env: &'static [&'static str],

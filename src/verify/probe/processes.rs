@@ -228,7 +228,7 @@ fn many_processes(facts: &Facts) -> Attempt {
 
 fn large_tmp(facts: &Facts) -> Attempt {
     let limit = facts.tmp_size.ok_or_else(|| Refusal::new("the policy sets no limit"))?;
-    let there = rustix::fs::statvfs(&std::env::temp_dir())?;
+    let there = rustix::fs::statvfs(std::env::temp_dir())?;
     let room = there.f_blocks.saturating_mul(there.f_frsize);
     let text = format!("it holds {} MiB", room >> 20);
     if room > limit { Ok(text) } else { Err(Refusal::new(text)) }
