@@ -95,8 +95,8 @@ fn a_domain_of_the_commands_own_makes_no_denial() {
     let programs = Programs::get();
     let own = prompt.work().join("own");
     std::fs::write(&own, "").unwrap();
-    let line =
-        format!("exec env AUDIT_NESTED={} {} --exact --ignored nested_domain", own.display(), programs.own.display());
+    let inside = "nested_domain";
+    let line = format!("exec env AUDIT_NESTED={} {} --exact --ignored {inside}", own.display(), programs.own.display());
     let result = result(&prompt, &["--trace", "off"], &line);
     assert_eq!(result.exit_code, Some(0), "{}{}", result.stdout.text, result.stderr.text);
     let denials = result.sandbox.unwrap().denials;

@@ -26,8 +26,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode, Failure> {
         Some(file) => {
             std::fs::write(file, html(&report))
                 .map_err(|error| Failure::cannot(format!("{} cannot be written: {error}", file.display())))?;
-            let verdict = if report.kept { "kept, but for named gaps" } else { "NOT kept" };
-            format!("every promise tried: {verdict}; the report is in {}\n", file.display())
+            format!("{} The report is in {}\n", report.verdict(), file.display())
         }
     };
     match std::io::stdout().lock().write_all(shown.as_bytes()) {

@@ -21,8 +21,11 @@ pub use policy::policy;
 pub use proxy::proxy;
 pub use words::{audit, stderr};
 
+/// Takes whatever bytes there are.
+pub type Target = fn(&[u8]);
+
 /// Every target by its name.
-pub const TARGETS: [(&str, fn(&[u8])); 9] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("audit", audit),
     ("journal", journal),
     ("launcher", launcher),

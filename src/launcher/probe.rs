@@ -176,6 +176,7 @@ fn enter_domain() -> Result<(), Errno> {
         refuse_tcp: false,
         scope_signals: false,
         scope_abstract_sockets: false,
+        refuse_sockets: false,
         audit: false,
     };
     domain::enter(&plan).map_err(|error| error.errno())

@@ -131,6 +131,9 @@ pub struct LandlockPlan {
     pub scope_signals: bool,
     /// Keep abstract sockets within the domain.
     pub scope_abstract_sockets: bool,
+    /// From ABI 9 on: reach no Unix socket that a process outside the domain bound, in writable places neither. The
+    /// domain's own stay in reach (landlock(7), LANDLOCK_ACCESS_FS_RESOLVE_UNIX).
+    pub refuse_sockets: bool,
     /// Record denials in the audit log after exec as well.
     pub audit: bool,
 }

@@ -227,13 +227,15 @@ mod tests {
         std::thread::sleep(COARSE + Duration::from_millis(20));
     }
 
+    type Step<'a> = &'a dyn Fn();
+
     #[test]
     fn a_decision_stands_until_something_it_looked_at_changes() {
         let dir = tempfile::tempdir().unwrap();
         let (root, file) = (dir.path(), dir.path().join("file"));
         fs::write(&file, "1").unwrap();
         old(root);
-        let looks: [(&str, &dyn Fn(), &dyn Fn()); 4] = [
+        let looks: [(&str, Step<'_>, Step<'_>); 4] = [
             ("appears", &|| drop(at(&root.join("absent"))), &|| fs::write(root.join("absent"), "").unwrap()),
             ("is replaced", &|| drop(at(&file)), &|| {
                 fs::remove_file(&file).unwrap();

@@ -294,11 +294,11 @@ impl Ran<'_> {
 
 /// Denials about a cell's target or call.
 fn denials_of(scene: &Scene, cell: &Cell, denials: &[Denial]) -> Vec<String> {
-    let target = scene.facts.target(cell);
-    let about = |denial: &&Denial| match (&target, cell.act) {
-        (Some(target), _) => denial.path.as_ref() == Some(target),
-        (None, Act::Reach(name)) => denial.syscall.as_deref() == name.split(' ').next() && denial.path.is_none(),
-        _ => false,
+    // A link is reported by its new name.
+    let paths = [scene.facts.target(cell), scene.facts.second(cell)];
+    let about = |denial: &&Denial| match cell.act {
+        Act::Reach(name) => denial.syscall.as_deref() == name.split(' ').next() && denial.path.is_none(),
+        _ => denial.path.is_some() && paths.contains(&denial.path),
     };
     let mut said: Vec<String> = denials.iter().filter(about).map(seen_by).collect();
     said.dedup();

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::page::{Page, escaped};
-use super::{enforcement, evidence, gaps, name, outcome, verdict};
+use super::{enforcement, evidence, gaps, name, outcome};
 use crate::doctor::Feature;
 use crate::verify::cell::Group;
 use crate::verify::judge::Status;
@@ -28,7 +28,7 @@ fn header(page: &mut Page, report: &Report) {
     let who = if report.host.uid == 0 { "root".to_owned() } else { format!("uid {}", report.host.uid) };
     let class = if report.kept { "verdict good" } else { "verdict bad" };
     page.raw("<header><h1>stockade verify</h1>");
-    page.element("p", class, &verdict(report));
+    page.element("p", class, &report.verdict());
     page.raw("<dl class=\"facts\">");
     let seconds = format!("{}.{} s", report.duration_ms / 1000, report.duration_ms % 1000 / 100);
     let facts = [
@@ -53,8 +53,12 @@ fn header(page: &mut Page, report: &Report) {
 fn modes(page: &mut Page, report: &Report) {
     page.raw("<section class=\"modes\">");
     for mode in &report.modes {
-        let bad = mode.refused.is_some() || mode.counts.broken > 0;
-        page.raw(if bad { "<article class=\"card bad\">" } else { "<article class=\"card good\">" });
+        let class = match mode.gaps.is_empty() {
+            _ if mode.refused.is_some() || mode.counts.broken > 0 => "bad",
+            true => "good",
+            false => "partial",
+        };
+        page.raw(&format!("<article class=\"card {class}\">"));
         page.element("h2", "", mode.mode.as_str());
         match (&mode.refused, mode.enforcement) {
             (Some(why), _) => page.element("p", "", &format!("Cannot run: {why}")),

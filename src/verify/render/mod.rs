@@ -13,18 +13,21 @@ use super::judge::Status;
 use super::report::{CellReport, CellResult, Report};
 use crate::executor::{Enforcement, Gap};
 
-/// The verdict in one sentence.
-fn verdict(report: &Report) -> String {
-    let broken: usize = report.modes.iter().map(|mode| mode.counts.broken).sum();
-    let untried = report.modes.iter().filter(|mode| mode.refused.is_some()).count();
-    let gaps = report.modes.iter().any(|mode| !mode.gaps.is_empty());
-    match (broken, untried, gaps) {
-        _ if report.modes.is_empty() => "No mode that confines was asked for, so nothing is promised.".to_owned(),
-        (0, 0, false) => "Every promise is kept on this host.".to_owned(),
-        (0, 0, true) => "Every promise is kept on this host, but for the gaps that each result names.".to_owned(),
-        (0, _, _) => "Not every mode can run on this host, so its promises could not be tried.".to_owned(),
-        (1, _, _) => "One promise is NOT kept on this host.".to_owned(),
-        (many, _, _) => format!("{many} promises are NOT kept on this host."),
+impl Report {
+    /// The verdict in one sentence.
+    #[must_use]
+    pub fn verdict(&self) -> String {
+        let broken: usize = self.modes.iter().map(|mode| mode.counts.broken).sum();
+        let untried = self.modes.iter().filter(|mode| mode.refused.is_some()).count();
+        let gaps = self.modes.iter().any(|mode| !mode.gaps.is_empty());
+        match (broken, untried, gaps) {
+            _ if self.modes.is_empty() => "No mode that confines was asked for, so nothing is promised.".to_owned(),
+            (0, 0, false) => "Every promise is kept on this host.".to_owned(),
+            (0, 0, true) => "Every promise is kept on this host, but for the gaps that each result names.".to_owned(),
+            (0, _, _) => "Not every mode can run on this host, so its promises could not be tried.".to_owned(),
+            (1, _, _) => "One promise is NOT kept on this host.".to_owned(),
+            (many, _, _) => format!("{many} promises are NOT kept on this host."),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::{enforcement, evidence, gaps, name, outcome, verdict};
+use super::{enforcement, evidence, gaps, name, outcome};
 use crate::approval::escape_line;
 use crate::executor::Gap;
 use crate::verify::cell::{Group, Outcome};
@@ -35,7 +35,7 @@ pub fn text(report: &Report) -> String {
     text.push_str(&named_gaps(report));
     text.push_str(&findings(report));
     text.push_str(&unproven(report));
-    text.push_str(&format!("\n{} ({:.1} s)\n", verdict(report), seconds(report)));
+    text.push_str(&format!("\n{} ({:.1} s)\n", report.verdict(), seconds(report)));
     text
 }
 
