@@ -102,7 +102,7 @@ fn prove(actor: Actor) -> Proof {
     proof
 }
 
-/// One row with nothing around it, in a scene in which nothing has changed yet.
+/// One row with nothing around it. What an earlier row did to the scene may stand in its way; then it gets a fresh one.
 fn unconfined_run(template: &scene::Template, kept: &mut Option<(String, Session)>, row: &Attack) -> Seen {
     if row.alone {
         return observe(template, &Place::Unconfined, row, &[&row.args]);
@@ -112,10 +112,17 @@ fn unconfined_run(template: &scene::Template, kept: &mut Option<(String, Session
         Some((is, session)) if is == wanted => session,
         _ => Session::start(template, &Place::Unconfined, row.around, row.place()),
     };
+    let used = session.changed;
     let mut seen = session.attack(row);
     if row.effect == table::Effect::Survivor {
         seen.survivors = session.survivors();
-    } else if !seen.spoilt() {
+        return seen;
+    }
+    if used && !worked(row, &seen) {
+        drop(session);
+        return unconfined_run(template, kept, row);
+    }
+    if !seen.spoilt() {
         *kept = Some((wanted, session));
     }
     seen
@@ -241,7 +248,7 @@ fn contained(actor: Actor, backend: &'static str, mode: &'static str) {
         .collect();
     let attacked = Attacked { template: &template, place: &place, gaps: &idle.gaps };
     let mut tally = Tally::default();
-    for batch in batches(&rows) {
+    for batch in batches(&rows, &idle.gaps) {
         attacked.settle(&mut tally, &batch);
     }
     for row in rows.iter().filter(|row| row.alone) {
@@ -260,23 +267,22 @@ struct Attacked<'a> {
 }
 
 impl Attacked<'_> {
-    /// Rows in one run, as long as nothing outside changes; then in the next, in a fresh scene. What comes to light only
+    /// Rows in one run, as long as nothing outside changes but by a known gap; then in the next, in a fresh scene. What
+    /// comes to light only
     /// when a run ends is laid at the door of the row that does it alone.
     fn settle(&self, tally: &mut Tally, batch: &[Attack]) {
         let mut rows = batch.iter().peekable();
         while let Some(first) = rows.peek() {
             let mut session = Session::start(self.template, self.place, first.around, first.place());
             let mut shared = Vec::new();
-            for row in rows.by_ref() {
+            let mut spoilt = false;
+            while !spoilt && let Some(row) = rows.next() {
                 let seen = session.attack(row);
-                let spoilt = seen.spoilt();
+                let excused = row.gaps.iter().any(|gap| self.gaps.contains(*gap));
+                spoilt = seen.spoilt() || (!seen.changes.is_empty() && !excused);
                 shared.push((row, seen));
-                if spoilt {
-                    break;
-                }
             }
             let last = session.finish();
-            let spoilt = shared.last().is_some_and(|(_, seen)| seen.spoilt());
             if last.survivors > 0 || last.hung || last.leaked || (!spoilt && !last.changes.is_empty()) {
                 self.one_by_one(tally, &shared, &last);
             } else {

@@ -51,6 +51,7 @@ fn answer_of(joined: &Joined) -> Option<String> {
         }
         Target::Net { host, port: Some(port) } => Some(format!("stockade: denied {} {host}:{port}", joined.best.kind)),
         Target::Net { host, port: None } => Some(format!("stockade: denied {} {host}", joined.best.kind)),
+        Target::None => Some(format!("stockade: denied {}:", joined.best.kind)),
         _ => None,
     }
 }
@@ -63,7 +64,9 @@ fn tells_of_a_refused_tunnel(line: &str) -> bool {
     let line = line.to_lowercase();
     let codes = ["403", "forbidden", "407", "proxy authentication required"];
     let refused = codes.iter().any(|code| line.contains(code));
-    let how = ["tunnel", "proxy", "http error", "connect", "response"].iter().any(|word| line.contains(word));
+    // Only a proxy answers 407; 403 may be a server's own.
+    let how = ["tunnel", "proxy", "http error", "connect", "response"].iter().any(|word| line.contains(word))
+        || line.contains("error: 407");
     let socks = ["not allowed by ruleset", "no authentication method", "rejected by the socks"];
     line.len() <= 4096 && (refused && how || socks.iter().any(|words| line.contains(words)))
 }
@@ -81,6 +84,7 @@ mod tests {
             "Proxy tunneling failed: ForbiddenUnable to establish SSL connection.",
             "urllib.error.HTTPError: HTTP Error 403: Forbidden",
             "curl: (56) CONNECT tunnel failed, response 407",
+            "curl: (22) The requested URL returned error: 407",
             "curl: (97) User was rejected by the SOCKS5 server (1 1).",
             "OSError: Tunnel connection failed: 407 Proxy Authentication Required",
         ] {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::probes::{Actor, Finished, PATH, run};
-use crate::scene::{Scene, Template};
+use crate::scene::{BYSTANDER_GONE, Scene, Template};
 use crate::table::{Around, Attack, Control, Effect, Modes};
 
 /// Where a run takes place.
@@ -73,9 +73,13 @@ impl Seen {
         }
     }
 
-    /// Whether anything outside is not as it was, so that no further row can be tried in the same scene.
+    /// Whether the scene or the run is of no use for another row.
     pub(crate) fn spoilt(&self) -> bool {
-        !self.changes.is_empty() || self.survivors > 0 || self.hung || self.said.iter().any(|said| said.code.is_none())
+        let gone = |line: &String| line.ends_with(BYSTANDER_GONE);
+        self.survivors > 0
+            || self.hung
+            || self.said.iter().any(|said| said.code.is_none())
+            || self.changes.iter().any(gone)
     }
 }
 
@@ -332,11 +336,13 @@ pub(crate) fn escapes(row: &Attack, seen: &Seen) -> Vec<String> {
     found
 }
 
-/// Rows in runs: those that can share one do.
-pub(crate) fn batches(rows: &[Attack]) -> Vec<Vec<Attack>> {
+/// Rows in runs: those that can share one do. What a gap excuses is not mixed with the rest, because it may alter the
+/// scene for what comes after.
+pub(crate) fn batches(rows: &[Attack], gaps: &BTreeSet<String>) -> Vec<Vec<Attack>> {
     let mut shared: BTreeMap<String, Vec<Attack>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !row.alone) {
-        let key = format!("{:?} {} {}", row.around, row.place(), row.effect == Effect::Survivor);
+        let excused = row.gaps.iter().any(|gap| gaps.contains(*gap));
+        let key = format!("{:?} {} {} {excused}", row.around, row.place(), row.effect == Effect::Survivor);
         shared.entry(key).or_default().push(row.clone());
     }
     shared.into_values().flat_map(|rows| rows.chunks(150).map(<[_]>::to_vec).collect::<Vec<_>>()).collect()

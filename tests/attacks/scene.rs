@@ -90,7 +90,7 @@ impl Victim {
         self.events.extend(answer.extract_if(.., |line| line.starts_with("event")));
         answer.extend_from_slice(&self.events);
         if !whole {
-            answer.push(String::from("the bystander is dead or stopped"));
+            answer.push(BYSTANDER_GONE.to_owned());
         }
         answer
     }
@@ -100,8 +100,11 @@ impl Victim {
     }
 }
 
+/// Stands for its condition when it does not answer.
+pub(crate) const BYSTANDER_GONE: &str = "the bystander is dead or stopped";
+
 /// How long a process of the test's own may take to answer on a busy machine.
-const ANSWER: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// Lists what is watched, again and again.
 pub(crate) struct Observer {

@@ -23,6 +23,8 @@ pub(crate) struct Session {
     stderr: File,
     before: Vec<String>,
     next: usize,
+    /// Something outside is not as it was at the start.
+    pub(crate) changed: bool,
 }
 
 impl Session {
@@ -52,7 +54,8 @@ impl Session {
             .unwrap_or_else(|error| panic!("{}: {error}", words[0]));
         let stdin = child.stdin.take();
         let lines = Lines::of(child.stdout.take().unwrap());
-        let mut session = Self { scene, place: place.clone(), child, stdin, lines, stderr, before, next: 0 };
+        let mut session =
+            Self { scene, place: place.clone(), child, stdin, lines, stderr, before, next: 0, changed: false };
         if !session.lines.until("@@ready", ATTACK).1 {
             panic!("nothing runs inside: {}", session.told());
         }
@@ -92,6 +95,7 @@ impl Session {
         if after != self.before {
             seen.changes = changes(&self.before, &after);
             self.before = after;
+            self.changed = true;
         }
     }
 

@@ -36,7 +36,7 @@ enum Command {
 struct Line {
     commands: Sender<Command>,
     wake: EventFd,
-    /// Records of runs in which everything has ended, or whose listener had to be closed.
+    /// Records of runs whose listener had to be closed.
     over: Mutex<HashMap<u64, TraceRecord>>,
 }
 
@@ -168,6 +168,9 @@ impl Drop for TraceHandle {
 struct Traced {
     id: u64,
     run: Run,
+    /// Everything in it has let go of the filter: nothing more is to be heard. How each process ended is known only when
+    /// `finish` asks.
+    silent: bool,
 }
 
 struct Thread {
@@ -209,12 +212,13 @@ impl Thread {
     /// This is `poll` and not `epoll`, which does not hand on that the waiting call's own processor is to wake this thread
     /// (Linux 6.18): a switch on one processor takes a fraction of a wake-up of another.
     fn wait(&self) -> Result<(bool, Vec<(usize, PollFlags)>), Errno> {
-        let listeners = self.runs.iter().map(|traced| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
+        let speaking = || self.runs.iter().enumerate().filter(|(_, traced)| !traced.silent);
+        let listeners = speaking().map(|(_, traced)| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
         let mut wanted: Vec<PollFd<'_>> = listeners.collect();
         wanted.push(PollFd::new(self.line.wake.as_fd(), PollFlags::POLLIN));
         poll(&mut wanted, PollTimeout::NONE)?;
         let commands = wanted.pop().is_some_and(|wake| wake.any().unwrap_or(true));
-        let ready = wanted.iter().enumerate().filter_map(|(at, fd)| {
+        let ready = speaking().zip(&wanted).filter_map(|((at, _), fd)| {
             let events = fd.revents().unwrap_or(PollFlags::POLLERR);
             (!events.is_empty()).then_some((at, events))
         });
@@ -234,7 +238,7 @@ impl Thread {
             match command {
                 Command::Stop => return false,
                 Command::Attach(id, listener, watch) => {
-                    self.runs.push(Traced { id, run: Run::new(listener, *watch) });
+                    self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
                 }
                 Command::Finish(id, reply) => {
                     if let Some(record) = self.finish(id) {
@@ -249,14 +253,12 @@ impl Thread {
     fn serve(&mut self, at: usize, events: PollFlags) {
         let Some(traced) = self.runs.get_mut(at) else { return };
         if !events.contains(PollFlags::POLLIN) {
-            // Everything in it has ended.
-            let Traced { id, run } = self.runs.swap_remove(at);
-            self.line.put(id, run.finish(false));
+            traced.silent = true;
             return;
         }
         if let Err(error) = traced.run.serve() {
             tracing::warn!(%error, "a traced run could not be answered; its traced calls are refused from here on");
-            let Traced { id, run } = self.runs.swap_remove(at);
+            let Traced { id, run, .. } = self.runs.swap_remove(at);
             self.line.put(id, run.finish(true));
         }
     }
