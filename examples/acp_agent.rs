@@ -2,7 +2,8 @@
 //!
 //! Point an editor at `cargo run --example acp_agent` (or at the built binary). Commands run read-only in the session's
 //! directory. When one is denied something that a wider mode would allow, the agent asks for that mode, so that the
-//! editor's permission prompt is seen; `--mode workspace-write` starts wider.
+//! editor's permission prompt is seen; `--mode workspace-write` starts wider. `/background COMMAND` leaves a command
+//! running, `/output TASK` shows what it printed since, `/kill TASK` ends it.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use stockade::acp::{Call, Cards, PermissionApprover, perform};
 use stockade::policy::{HostPaths, PolicyRequest, SandboxMode};
 use stockade::sandboxed::{LayeredPolicy, SandboxedConfig, SandboxedExecutor};
 use stockade::session::Session;
-use stockade::tool::{BASH, PolicyProtection, ToolHost, ToolOutput, ToolResult};
+use stockade::tool::{BASH, BASH_KILL, BASH_OUTPUT, PolicyProtection, ToolHost, ToolOutput, ToolResult};
 use tokio_util::compat::{TokioAsyncReadCompatExt, TokioAsyncWriteCompatExt};
 use tokio_util::sync::CancellationToken;
 
@@ -116,13 +117,12 @@ impl State {
         let open = open.ok_or_else(|| Error::invalid_params().data("unknown session"))?;
         let cancel = CancellationToken::new();
         *lock(&open.turn) = cancel.clone();
-        let command = text(&request.prompt);
-        let mut args = json!({ "command": command, "description": "Run the prompt as a command" });
-        let result = self.call(&open, &request.session_id, connection, args.clone(), &cancel).await?;
+        let (tool, mut args) = tool_call(&text(&request.prompt));
+        let result = self.call(&open, &request.session_id, connection, (tool, args.clone()), &cancel).await?;
         if let Some(mode) = wider(&result) {
             args["sandbox_permissions"] = json!(mode.as_str());
             args["justification"] = json!("The command was denied an access that this mode allows.");
-            self.call(&open, &request.session_id, connection, args, &cancel).await?;
+            self.call(&open, &request.session_id, connection, (tool, args), &cancel).await?;
         }
         Ok(if cancel.is_cancelled() { StopReason::Cancelled } else { StopReason::EndTurn })
     }
@@ -132,7 +132,7 @@ impl State {
         open: &Open,
         session_id: &SessionId,
         connection: &ConnectionTo<Client>,
-        args: serde_json::Value,
+        (tool, args): (&str, serde_json::Value),
         cancel: &CancellationToken,
     ) -> Result<ToolResult, Error> {
         let id = {
@@ -141,7 +141,7 @@ impl State {
             format!("call-{calls}").into()
         };
         let (session, cards) = (&open.session, &open.cards);
-        let call = Call { connection, session_id, cards, session, id, tool: BASH, args };
+        let call = Call { connection, session_id, cards, session, id, tool, args };
         perform(&self.host, call, cancel).await
     }
 }
@@ -152,6 +152,19 @@ fn wider(result: &ToolResult) -> Option<SandboxMode> {
     let denials = run.sandbox.iter().flat_map(|report| &report.denials).filter(|denial| denial.blocking);
     let modes: Option<Vec<SandboxMode>> = denials.map(|denial| denial.widen_to).collect();
     modes?.into_iter().max()
+}
+
+/// The tool that a prompt means, and its arguments.
+fn tool_call(prompt: &str) -> (&'static str, serde_json::Value) {
+    match prompt.split_once(' ') {
+        Some(("/output", task)) => (BASH_OUTPUT, json!({ "task_id": task })),
+        Some(("/kill", task)) => (BASH_KILL, json!({ "task_id": task })),
+        Some(("/background", command)) => {
+            let description = "Leave the prompt running as a command";
+            (BASH, json!({ "command": command, "description": description, "run_in_background": true }))
+        }
+        _ => (BASH, json!({ "command": prompt, "description": "Run the prompt as a command" })),
+    }
 }
 
 fn text(prompt: &[ContentBlock]) -> String {

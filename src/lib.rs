@@ -71,6 +71,7 @@
 //! | [`mcp`], [`acp`] | the tools over the Model Context Protocol and the Agent Client Protocol |
 //! | [`doctor`] | what this host can enforce, found out by building sandboxes |
 //! | [`journal`] | a hash-chained record of what ran |
+//! | [`verify`] | the denial matrix and known ways out, tried on this host |
 
 #[cfg(doctest)]
 #[doc = include_str!("../docs/embedding.md")]
@@ -82,6 +83,9 @@ pub mod denial;
 pub mod doctor;
 pub mod environment;
 pub mod executor;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod host;
 pub mod journal;
 mod kernel;
@@ -95,3 +99,4 @@ pub mod policy;
 pub mod sandboxed;
 pub mod session;
 pub mod tool;
+pub mod verify;

@@ -6,7 +6,7 @@ mod cli;
 
 fn main() -> std::process::ExitCode {
     stockade::launcher::enter();
-    if std::env::args_os().nth(1).as_deref() == Some(std::ffi::OsStr::new("run")) {
+    if cli::begins_a_sandbox(std::env::args_os()) {
         stockade::launcher::start_early();
     }
     cli::main()

@@ -1,5 +1,5 @@
 //! The official Agent Client Protocol clients drive the example agent: cards, permission rejected, dismissed and allowed,
-//! cancellation, disconnection. The steps are in `tests/clients/`.
+//! background tasks with their output and their end, cancellation, disconnection. The steps are in `tests/clients/`.
 #![allow(clippy::unwrap_used, reason = "a test fails by it")]
 
 mod clients;
@@ -10,7 +10,7 @@ use std::process::Command;
 use clients::{canonical, driver, holds, installed};
 use tempfile::TempDir;
 
-const STEPS: [&str; 5] = ["terminal card", "permission", "cancel", "disconnect", "fenced card"];
+const STEPS: [&str; 6] = ["terminal card", "permission", "tasks", "cancel", "disconnect", "fenced card"];
 
 /// The example agent, built by the same profile as this test. Cargo builds examples along with the tests; a run of this
 /// test alone does not, and must not meet an old one.

@@ -1,6 +1,8 @@
 //! Types what the documents say can be typed. In a fence that begins with ```` ```sh run ````, each command is run by
 //! bash as every user, in a workspace of its own, in order; `# exit N` at the end of a command is the status that it
-//! must end with, 0 when there is none. A fence without `run` may not hold a `stockade` command line that could have it.
+//! must end with, 0 when there is none. `sh build` is the same with the program that cargo builds; `sh ci` runs what
+//! continuous integration runs. There are no other fences for a shell. Policies in the documents are parsed, and the
+//! settings of clients start a server.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
@@ -15,6 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cli::{Prompt, outcome};
+use serde_json::Value;
+use stockade::policy::PolicyFile;
 
 /// A fence: its info string, the line it begins on, its text.
 struct Fence {
@@ -87,7 +91,7 @@ fn what_can_be_typed_works() {
     for document in documents() {
         let fences = fences(&fs::read_to_string(&document).unwrap());
         for mut prompt in Prompt::all() {
-            for fence in fences.iter().filter(|fence| fence.info == "sh run") {
+            for fence in fences.iter().filter(|fence| ["sh run", "sh build"].contains(&fence.info.as_str())) {
                 typed += type_fence(&document, fence, &mut prompt);
             }
         }
@@ -100,6 +104,7 @@ fn type_fence(document: &Path, fence: &Fence, prompt: &mut Prompt) -> usize {
     let path = format!("{}:/usr/local/bin:/usr/bin:/bin", prompt.program().parent().unwrap().display());
     let commands = commands(fence);
     for (line, text, status) in &commands {
+        let text = &text.replace("cargo run --release -- ", "stockade ");
         let mut command = prompt.command("bash");
         let (code, stdout, stderr) = outcome(command.arg("-c").arg(text).env("PATH", &path));
         assert_eq!(
@@ -117,20 +122,110 @@ fn type_fence(document: &Path, fence: &Fence, prompt: &mut Prompt) -> usize {
     commands.len()
 }
 
+/// What continuous integration runs: itself, `ci/test`, and suites of it by name.
+fn is_ci(command: &str) -> bool {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut words = command.split('#').next().unwrap_or_default().split_whitespace();
+    match words.next() {
+        Some(".ci/run") => words.next().is_none(),
+        Some("ci/test") => words.all(|suite| tests.join(format!("{suite}.rs")).exists()),
+        _ => false,
+    }
+}
+
 #[test]
-fn commands_that_could_be_run_are() {
+fn every_fence_for_a_shell_is_run() {
     let mut wrong = Vec::new();
     for document in documents() {
         for fence in fences(&fs::read_to_string(&document).unwrap()) {
-            let shell = fence.info.starts_with("sh") || fence.info.starts_with("console") || fence.info == "bash";
-            let ours = fence.text.lines().any(|line| line.trim_start_matches("$ ").starts_with("stockade "));
-            // `sh once` says why not in the text around it: it needs a terminal, a service, or time.
-            if shell && ours && !["sh run", "sh once"].contains(&fence.info.as_str()) {
+            let shell = ["sh", "bash", "console", "shell", "zsh"].iter().any(|name| fence.info.starts_with(name));
+            let run = match fence.info.as_str() {
+                "sh run" | "sh build" => true,
+                "sh ci" => commands(&fence).iter().all(|(_, command, _)| is_ci(command)),
+                _ => {
+                    !shell && !fence.text.lines().any(|line| line.trim_start_matches("$ ").starts_with("stockade run"))
+                }
+            };
+            if !run {
                 wrong.push(format!("{}:{}: {}", document.display(), fence.line, fence.info));
             }
         }
     }
-    assert!(wrong.is_empty(), "mark these fences `sh run`:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "nothing runs these fences:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn policies_in_documents_are_policies() {
+    let mut seen = 0;
+    for document in documents() {
+        for fence in fences(&fs::read_to_string(&document).unwrap()) {
+            if fence.info == "toml" && fence.text.contains("[filesystem]") {
+                seen += 1;
+                let parsed = PolicyFile::from_bytes(&document, fence.text.as_bytes());
+                assert!(parsed.is_ok(), "{}:{}: {}", document.display(), fence.line, parsed.unwrap_err());
+            }
+        }
+    }
+    assert!(seen >= 2, "{seen}");
+}
+
+/// The command line of a server wherever settings hold one: `command` with `args`, or `command` alone as a list.
+fn servers(settings: &Value, found: &mut Vec<Vec<String>>) {
+    let words = |value: &Value| -> Vec<String> {
+        value.as_array().into_iter().flatten().filter_map(|word| word.as_str().map(str::to_owned)).collect()
+    };
+    if settings["command"] == "stockade" {
+        found.push(words(&settings["args"]));
+    } else if settings["command"][0] == "stockade" {
+        found.push(words(&settings["command"]).split_off(1));
+    }
+    match settings {
+        Value::Object(entries) => entries.values().for_each(|value| servers(value, found)),
+        Value::Array(entries) => entries.iter().for_each(|value| servers(value, found)),
+        _ => {}
+    }
+}
+
+/// Settings for clients, and the command lines that add them, start a server, which ends with its input.
+#[test]
+fn settings_in_documents_start_a_server() {
+    let mut found = Vec::new();
+    for document in documents() {
+        let text = fs::read_to_string(&document).unwrap();
+        for fence in fences(&text) {
+            let named = format!("{}:{}", document.display(), fence.line);
+            match fence.info.as_str() {
+                "json" => {
+                    let settings = serde_json::from_str(&fence.text).unwrap_or_else(|error| panic!("{named}: {error}"));
+                    servers(&settings, &mut found);
+                }
+                "toml" => {
+                    let settings: toml::Value =
+                        toml::from_str(&fence.text).unwrap_or_else(|error| panic!("{named}: {error}"));
+                    servers(&serde_json::to_value(settings).unwrap(), &mut found);
+                }
+                _ => {}
+            }
+        }
+        let added =
+            text.lines().filter(|line| line.starts_with("    ")).filter_map(|line| line.split_once("stockade mcp"));
+        found.extend(added.map(|(_, rest)| {
+            let options = rest.split_whitespace().filter(|word| *word != "--").map(str::to_owned);
+            std::iter::once("mcp".to_owned()).chain(options).collect()
+        }));
+    }
+    assert!(found.len() >= 12, "{found:?}");
+    for prompt in Prompt::all() {
+        for args in &found {
+            let here = prompt.work();
+            let args = args.iter().map(|arg| match arg.as_str() {
+                "${workspaceFolder}" | "/srv/agent/workspace" => here.clone().into_os_string(),
+                other => other.into(),
+            });
+            let (code, stdout, stderr) = outcome(prompt.command(prompt.program()).args(args));
+            assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "", ""), "{found:?}");
+        }
+    }
 }
 
 #[test]

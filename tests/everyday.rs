@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
+#[path = "support/kernel.rs"]
+mod kernel;
 #[path = "everyday/worker.rs"]
 mod worker;
 
@@ -18,3 +20,5 @@ mod files;
 mod git;
 #[path = "everyday/languages.rs"]
 mod languages;
+#[path = "everyday/tools.rs"]
+mod tools;

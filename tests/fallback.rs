@@ -5,6 +5,8 @@
 
 #[path = "fallback/hosts.rs"]
 mod hosts;
+#[path = "fallback/network.rs"]
+mod network;
 #[path = "fallback/odd.rs"]
 mod odd;
 #[path = "fallback/scene.rs"]

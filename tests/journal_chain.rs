@@ -184,6 +184,46 @@ fn following_sees_what_is_appended_across_rotation() {
         let record: Record = serde_json::from_slice(&line).unwrap();
         assert_eq!(record.seq, 3 + number);
     }
+    // Several files at once, between two looks.
+    for number in 3..30 {
+        journal.append(None, Entry::Started(run(&format!("n{number}")))).unwrap();
+    }
+    let mut seen = Vec::new();
+    while let Some(line) = follow.next_line().unwrap() {
+        seen.push(serde_json::from_slice::<Record>(&line).unwrap().seq);
+    }
+    assert_eq!(seen, (6..33).collect::<Vec<_>>());
+}
+
+/// Whoever verifies or reads while others write sees a whole journal, of one moment.
+#[test]
+fn readers_beside_writers_find_nothing_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = filled(dir.path(), 1, 2000);
+    let mut follow = Follow::open(&path, false).unwrap();
+    let written = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let journal = Journal::open(&path, settings(2000)).unwrap();
+            for number in 0..400 {
+                journal.append(None, Entry::Started(run(&format!("{number}")))).unwrap();
+            }
+            written.store(true, std::sync::atomic::Ordering::Release);
+        });
+        let mut seen = 0;
+        loop {
+            let last = written.load(std::sync::atomic::Ordering::Acquire);
+            assert_eq!(kinds(&path), []);
+            while let Some(line) = follow.next_line().unwrap() {
+                seen += 1;
+                assert_eq!(serde_json::from_slice::<Record>(&line).unwrap().seq, seen);
+            }
+            if last {
+                break;
+            }
+        }
+        assert_eq!(seen, 401);
+    });
 }
 
 #[test]

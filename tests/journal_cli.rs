@@ -95,6 +95,31 @@ fn what_cannot_be_recorded_does_not_run() {
     assert!(workspace.join("ran").exists(), "the control ran");
 }
 
+/// Processes that share a journal, some of them killed at whatever they were doing.
+#[test]
+fn writers_that_are_killed_leave_a_whole_chain() {
+    let (_root, workspace, journal) = scene();
+    let mut finished = 0;
+    for round in 0..12 {
+        let start = |number: usize| {
+            let command = format!("echo {round}-{number}");
+            let mut run = Command::new(env!("CARGO_BIN_EXE_stockade"));
+            run.args(["run", "--journal", &journal, "-c", &command]).current_dir(&workspace);
+            run.stdout(std::process::Stdio::null()).spawn().unwrap()
+        };
+        let mut writers: Vec<_> = (0..3).map(start).collect();
+        std::thread::sleep(std::time::Duration::from_millis(3 * round));
+        writers[0].kill().unwrap();
+        finished += writers.iter_mut().map(|writer| writer.wait().unwrap()).filter(|ended| ended.success()).count();
+    }
+    assert!(finished >= 24, "the others ran: {finished}");
+    let verified = stockade(&workspace, &["journal", "verify", &journal]);
+    assert!(verified.status.success(), "{}", text(&verified.stdout));
+    let shown = text(&stockade(&workspace, &["journal", "show", "--json", &journal]).stdout);
+    let ends = shown.lines().filter(|line| line.contains("\"kind\":\"ended\"")).count();
+    assert!(ends >= finished, "every end is recorded: {ends} of {finished}");
+}
+
 #[test]
 fn follow_goes_on_with_what_is_appended() {
     use std::io::{BufRead as _, BufReader};

@@ -35,7 +35,38 @@ const PYTHON_STEPS: [&str; 14] = [
 fn python(what: &str, mode: &str, workspace: &TempDir, root: &TempDir, clients: &std::path::Path) -> Command {
     let mut command = driver(clients, "mcp_client.py");
     command.args([what, PROGRAM]).args([canonical(workspace), canonical(root)]).arg(mode);
+    command.env("STOCKADE_TEST_JOURNAL", root.path().join("journal"));
     command
+}
+
+/// The whole story is in the journal: every call that ran with its end, every question with its answer.
+fn recorded(root: &TempDir) {
+    let journal = root.path().join("journal");
+    let checked = Command::new(PROGRAM).args(["journal", "verify"]).arg(&journal).output().unwrap();
+    assert!(checked.status.success(), "{:?}", texts(&checked));
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let records: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |kind: &'static str| records.iter().filter(move |record| record["kind"] == kind);
+    let answers = |name: &str| -> Vec<&str> {
+        let asked = of("approval").filter(|record| record["command"] == format!("touch {name}"));
+        asked.map(|record| record["answer"]["word"].as_str().unwrap()).collect()
+    };
+    assert_eq!(answers("declined.txt"), ["rejected"], "{text}");
+    assert_eq!(answers("cancelled.txt"), ["cancelled"], "{text}");
+    assert_eq!(answers("accepted.txt"), ["allowed-once"], "{text}");
+    assert_eq!(answers("unasked.txt"), ["unavailable"], "{text}");
+    let widened = of("started").filter(|record| record["command"] == "touch accepted.txt");
+    let modes: Vec<_> = widened.map(|record| record["mode"].as_str().unwrap()).collect();
+    assert_eq!(modes, ["read-only", "workspace-write"], "{text}");
+    for started in of("started") {
+        let ended: Vec<_> = of("ended").filter(|ended| ended["started"] == started["seq"]).collect();
+        assert_eq!(ended.len(), 1, "{started}");
+        for field in ["session", "time", "command", "workdir", "mode", "policyDigest", "enforcement"] {
+            assert!(ended[0][field].is_string(), "{field}: {}", ended[0]);
+        }
+    }
+    let denied = of("ended").filter(|ended| ended["denied"] == true && ended["denials"][0]["kind"] == "fs.create");
+    assert!(denied.count() >= 4, "{text}");
 }
 
 #[test]
@@ -43,6 +74,7 @@ fn the_python_client_with_the_handshake() {
     let Some(clients) = installed("Python mcp") else { return };
     let (workspace, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     holds(&mut python("story", "legacy", &workspace, &root, &clients), &PYTHON_STEPS);
+    recorded(&root);
     let left: Vec<_> = std::fs::read_dir(workspace.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["accepted.txt"], "only what was accepted is there");
 }
@@ -52,6 +84,7 @@ fn the_python_client_without_the_handshake() {
     let Some(clients) = installed("Python mcp, 2026-07-28") else { return };
     let (workspace, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     holds(&mut python("story", "2026-07-28", &workspace, &root, &clients), &PYTHON_STEPS);
+    recorded(&root);
     let left: Vec<_> = std::fs::read_dir(workspace.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["accepted.txt"], "only what was accepted is there");
 }

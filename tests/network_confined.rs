@@ -21,8 +21,16 @@ mod user;
 mod allow;
 #[path = "network_confined/bypass.rs"]
 mod bypass;
+#[path = "network_confined/clients.rs"]
+mod clients;
+#[path = "network_confined/country.rs"]
+mod country;
 #[path = "network_confined/grants.rs"]
 mod grants;
+#[path = "network_confined/load.rs"]
+mod load;
+#[path = "network_confined/names.rs"]
+mod names;
 #[path = "network_confined/off.rs"]
 mod off;
 #[path = "network_confined/scene.rs"]

@@ -20,8 +20,12 @@ impl World for MadeUp {
         if path.ends_with("secret") { PathKind::Other } else { PathKind::Directory }
     }
 
-    fn top_level(&self) -> Vec<PathBuf> {
-        ["/dev", "/tmp", "/usr", "/w"].map(PathBuf::from).to_vec()
+    fn top_level(&self) -> std::io::Result<Vec<PathBuf>> {
+        Ok(["/dev", "/tmp", "/usr", "/w"].map(PathBuf::from).to_vec())
+    }
+
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        Some("/etc/secret".into())
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {
@@ -86,7 +90,7 @@ fn workspace_write(network: NetworkMode) -> EffectivePolicy {
 fn hosts() -> Vec<HostSupport> {
     let mut hosts = Vec::new();
     for landlock_abi in 0..=9 {
-        for bits in 0..2_u32.pow(4) {
+        for bits in 0..2_u32.pow(5) {
             let bit = |number: u32| bits & (1 << number) != 0;
             for namespaces in [NamespaceRoute::Privileged, NamespaceRoute::UserNamespace, NamespaceRoute::Refused] {
                 let id = if bit(0) { 0 } else { 1000 };
@@ -99,6 +103,7 @@ fn hosts() -> Vec<HostSupport> {
                     namespaces,
                     network_namespace: bit(2),
                     fresh_proc: bit(3),
+                    sees_host_sockets: bit(4),
                     refusals: Vec::new(),
                 });
             }
@@ -143,7 +148,7 @@ fn expected_gaps(policy: &EffectivePolicy, host: &HostSupport, mounts: bool) -> 
         (Gap::ProtectedPaths, !mounts && writes),
         (Gap::DenyRead, !mounts && masks),
         (Gap::NetworkIsolation, off && !own_network),
-        (Gap::UnixSockets, if mounts { !own_network && abi < 6 } else { abi < 9 }),
+        (Gap::UnixSockets, abi < 9 && !(mounts && host.sees_host_sockets && (own_network || abi >= 6))),
         (Gap::ProcessIsolation, !mounts || !host.fresh_proc),
         (Gap::Truncate, !mounts && abi < 3),
         (Gap::Ioctl, if mounts { abi == 0 } else { abi < 5 }),

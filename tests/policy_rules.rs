@@ -380,7 +380,7 @@ fn explaining() {
     let rule = kept.rule.as_ref().unwrap();
     assert_eq!(rule.origin, format!("(file {}:3)", root.join("p.toml").display()));
     assert!(kept.to_string().contains("read allowed, write denied") && kept.to_string().contains("kept"), "{kept}");
-    assert_eq!(told("x").rule.unwrap().origin, "(default policy workspace-write, line 6)");
+    assert_eq!(told("x").rule.unwrap().origin, "(shipped policy workspace-write, line 6)");
     assert_eq!(explain_path(&policy, &root.join("home/x")).rule.unwrap().origin, "(--write)");
     assert_eq!(explain_path(&policy, Path::new("/usr/bin")).rule, None);
     assert!(told(".vscode/x\u{1b}]52;c;x\u{7}").to_string().chars().all(|c| !c.is_control()));

@@ -102,6 +102,31 @@ fn the_callers_terminal_is_as_it_was_however_the_shell_ends() {
     assert!(seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l"), "{seen:?}");
 }
 
+/// SIGKILL gives nobody a last word: of the shell inside, and of the launcher that holds its sandbox.
+#[test]
+fn the_callers_terminal_is_as_it_was_when_what_runs_in_it_is_killed() {
+    let dir = scene();
+    for uid in [0, 1500] {
+        let mut shell = Session::start(&dir, uid, &[]);
+        shell.expect("[read-only] ");
+        shell.type_line("kill -9 $$");
+        assert_eq!(shell.end(), Some(137), "uid {uid}: {}", shell.seen());
+        assert!(!shell.is_raw() && shell.settings_are_back(), "uid {uid}");
+
+        let mut shell = Session::start(&dir, uid, &[]);
+        shell.run("sleep 4567 & echo started", "\nstarted");
+        assert!(shell.is_raw());
+        let launchers = shell.children();
+        assert!(!launchers.is_empty());
+        for launcher in launchers {
+            nix::sys::signal::kill(launcher, Signal::SIGKILL).unwrap();
+        }
+        assert_eq!(shell.end(), Some(125), "uid {uid}: {}", shell.seen());
+        assert!(!shell.is_raw() && shell.settings_are_back(), "uid {uid}");
+        assert!(shell.seen().contains("stockade: "), "it says so: {}", shell.seen());
+    }
+}
+
 #[test]
 fn a_stopped_shell_gives_the_terminal_back_meanwhile() {
     let dir = scene();

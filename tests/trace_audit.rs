@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot set its scene has failed
 
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "support/auditing.rs"]
+mod auditing;
 mod trace_support;
 
 use landlock::{ABI, Access, AccessFs, Ruleset, RulesetAttr, RulesetCreatedAttr, path_beneath_rules};
-use stockade::denial::audit::{AuditReader, AuditState, AuditSwitch, available};
+use stockade::denial::audit::{AuditReader, AuditState, AuditSwitch};
 use stockade::denial::{DenialKind, Target, Witness};
 use trace_support::again_as_user;
 
@@ -27,10 +30,11 @@ fn a_refusal_of_a_domain_is_read_and_given_to_its_run() {
         confined(&file);
         return;
     }
+    let _turn = auditing::Turn::wait();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().canonicalize().unwrap().join("with blank");
     std::fs::write(&file, "x").unwrap();
-    let state = available();
+    let state = AuditState::detect();
     eprintln!("audit here: {state:?}");
     let mut reader = match (state, AuditReader::open()) {
         (AuditState::Readable | AuditState::Disabled, reader) => reader.unwrap(),
@@ -41,7 +45,7 @@ fn a_refusal_of_a_domain_is_read_and_given_to_its_run() {
     };
     // Where it is off it is turned on for this test, and off again.
     let switch = AuditSwitch::on().unwrap();
-    assert_eq!(available(), AuditState::Readable);
+    assert_eq!(AuditState::detect(), AuditState::Readable);
     let mut child = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "a_refusal_of_a_domain_is_read_and_given_to_its_run"])
         .env(INNER, &file)
@@ -49,24 +53,28 @@ fn a_refusal_of_a_domain_is_read_and_given_to_its_run() {
         .spawn()
         .unwrap();
     let pid = child.id();
+    reader.enter(1);
+    reader.enter(pid);
     assert!(child.wait().unwrap().success());
-    let other = reader.take(1, |_| false).unwrap();
+    // The kernel's own thread sends what is recorded.
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    let other = reader.take(1).unwrap();
     assert_eq!(other.observations, [], "another run's");
-    let record = reader.take(pid, |_| false).unwrap();
+    let record = reader.take(pid).unwrap();
     drop(switch);
-    assert_eq!(available(), state);
+    assert_eq!(AuditState::detect(), state);
     assert_eq!(record.observations.len(), 1, "{record:?}");
     let seen = &record.observations[0];
     assert_eq!((seen.kind, seen.witness), (DenialKind::FsWrite, Witness::Audit));
     assert_eq!(seen.target, Target::Path(file));
-    assert_eq!(reader.take(pid, |_| false).unwrap().observations, [], "given out twice");
+    assert_eq!(reader.take(pid).unwrap().observations, [], "given out twice");
 }
 
 #[test]
 fn an_ordinary_user_is_told_that_it_may_not() {
     if !again_as_user("an_ordinary_user_is_told_that_it_may_not") {
-        assert!(matches!(available(), AuditState::NoPermission | AuditState::NotCompiled));
+        assert!(matches!(AuditState::detect(), AuditState::NoPermission | AuditState::NotCompiled));
     } else {
-        assert_ne!(available(), AuditState::NoPermission);
+        assert_ne!(AuditState::detect(), AuditState::NoPermission);
     }
 }

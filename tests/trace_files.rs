@@ -219,27 +219,44 @@ fn permission_bits_are_foretold_for_a_user() {
 fn a_pinned_directory_cannot_be_moved_and_says_busy() {
     let scene = Scene::new();
     std::fs::create_dir_all(scene.path("ws/.git/hooks")).unwrap();
+    for file in ["config", "lock"] {
+        std::fs::write(scene.path("ws/.git").join(file), "").unwrap();
+    }
     let base = scene.base.display().to_string();
     let mut how = scene.mounts();
     how.setup = format!(
         "mount --bind {base}/ws {base}/ws && mount --bind {base}/ws/.git {base}/ws/.git && mount --bind {base}/ws/.git/hooks {base}/ws/.git/hooks \
-         && mount -o remount,bind,ro {base}/ws/.git/hooks && cd {base}/ws"
+         && mount -o remount,bind,ro {base}/ws/.git/hooks && mount --bind {base}/ws/.git/config {base}/ws/.git/config \
+         && mount -o remount,bind,ro {base}/ws/.git/config && cd {base}/ws"
     );
     how.policy = policy(
         &scene.path("ws"),
-        vec![rule(&scene.path("ws"), PathAccess::Write), rule(&scene.path("ws/.git/hooks"), PathAccess::DenyWrite)],
+        vec![
+            rule(&scene.path("ws"), PathAccess::Write),
+            rule(&scene.path("ws/.git/config"), PathAccess::DenyWrite),
+            rule(&scene.path("ws/.git/hooks"), PathAccess::DenyWrite),
+        ],
     );
+    // With Landlock behind the mounts the answer is the same: it was granted the directory.
+    how.files = FileBackend::Mounts { landlock: true };
     check(
         &scene,
         &how,
         &[
             ("rename|@ws/.git|@ws/git2", DenialKind::FsRename, "ws/.git", "mkdir|@ws/.git/refs"),
+            (
+                "rename|@ws/.git/lock|@ws/.git/config",
+                DenialKind::FsRename,
+                "ws/.git/config",
+                "rename|@ws/.git/lock|@ws/.git/it",
+            ),
+            ("unlink|@ws/.git/config", DenialKind::FsRemove, "ws/.git/config", "unlink|@ws/.git/it"),
             ("rmdir|@ws/.git/hooks", DenialKind::FsRemove, "ws/.git/hooks", "rmdir|@ws/.git/refs"),
             (
                 "open|.git/hooks/pre-commit|0101",
                 DenialKind::FsCreate,
                 "ws/.git/hooks/pre-commit",
-                "open|.git/config|0101",
+                "open|.git/index|0101",
             ),
         ],
     );

@@ -35,6 +35,12 @@ pub trait Approver: Send + Sync {
     /// When `cancel` fires the question is withdrawn: take the prompt away and resolve soon; the caller no longer waits,
     /// and a late yes counts for nothing. The future may also be dropped at any time.
     fn ask<'a>(&'a self, request: &'a ApprovalRequest, cancel: &'a CancellationToken) -> ApprovalFuture<'a>;
+
+    /// False when a question that is asked now would certainly be answered with [`ApprovalOutcome::Unavailable`]: then a
+    /// model is not told that it may ask.
+    fn reachable(&self) -> bool {
+        true
+    }
 }
 
 /// What an approver needs in order to decide. Its texts come from a model: escape them before showing them

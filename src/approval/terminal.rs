@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::termios::{FlushArg, tcflush};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{ApprovalFuture, ApprovalOutcome, ApprovalRequest, Approver, Asks, escape_block, escape_line};
@@ -57,11 +58,20 @@ impl Approver for TerminalApprover {
             // A child token, cancelled too when this future is dropped, so that no prompt outlives its question.
             let withdrawn = cancel.child_token();
             let _guard = withdrawn.clone().drop_guard();
-            let asking = tokio::task::spawn_blocking(move || converse(&device, &text, &withdrawn));
-            match asking.await {
+            let (said, answer) = oneshot::channel();
+            // The person may have gone: then nobody waits for what is said here.
+            let prompt = move || drop(said.send(converse(&device, &text, &withdrawn)));
+            let unavailable = |error: &dyn std::fmt::Display| ApprovalOutcome::Unavailable {
+                reason: format!("the terminal failed: {error}"),
+            };
+            // Not the runtime's own threads, which panic where the host has none to give.
+            if let Err(error) = std::thread::Builder::new().name("prompt".to_owned()).spawn(prompt) {
+                return unavailable(&error);
+            }
+            match answer.await {
                 Ok(Ok(outcome)) => outcome,
-                Ok(Err(error)) => ApprovalOutcome::Unavailable { reason: format!("the terminal failed: {error}") },
-                Err(error) => ApprovalOutcome::Unavailable { reason: format!("the prompt failed: {error}") },
+                Ok(Err(error)) => unavailable(&error),
+                Err(_) => unavailable(&"the prompt broke off"),
             }
         })
     }

@@ -15,6 +15,14 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// Run one program confined, standard input and output passed through
+#[derive(Debug, Parser)]
+#[command(name = "stockade run", bin_name = "stockade run", version)]
+pub(crate) struct RunAlone {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run one program confined, standard input and output passed through
@@ -25,11 +33,36 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Show the effective policy as rules; for a path or a host, whether it is allowed and by which rule
     Explain(ExplainArgs),
+    /// Try every promise on this host, in sandboxes and without, on throw-away targets; exit status 1 when one is not kept
+    Verify(VerifyArgs),
     /// Read the execution journal
     #[command(subcommand)]
     Journal(JournalCommand),
     /// Serve the tools over the Model Context Protocol on standard input and output
     Mcp(PolicyArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// For which
+        shell: clap_complete::Shell,
+    },
+    /// What verify runs in the sandbox
+    #[command(hide = true)]
+    Probe {
+        /// What verify says
+        arguments: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) json: bool,
+    /// Write the report to a file as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -149,6 +182,10 @@ pub(crate) struct PolicyArgs {
     /// Record denials as the kernel sees them
     #[arg(long, value_name = "WHEN", value_enum, default_value_t = Trace::Auto)]
     pub(crate) trace: Trace,
+    /// Read the kernel's audit records too: auto where auditing is on and they may be read; on turns auditing on for the
+    /// whole host and off again at the end
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t = AuditArg::Auto)]
+    pub(crate) audit: AuditArg,
     /// Append execution records to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) journal: Option<PathBuf>,
@@ -213,6 +250,23 @@ impl From<Trace> for stockade::sandboxed::TraceChoice {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuditArg {
+    Auto,
+    On,
+    Off,
+}
+
+impl From<AuditArg> for stockade::sandboxed::AuditChoice {
+    fn from(audit: AuditArg) -> Self {
+        match audit {
+            AuditArg::Auto => Self::Auto,
+            AuditArg::On => Self::On,
+            AuditArg::Off => Self::Off,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BackendArg {
     Auto,
     Namespaces,
@@ -249,5 +303,88 @@ fn timeout(text: &str) -> Result<u64, String> {
         Ok(0) => Ok(0),
         Ok(ms) if ms > 0 && ms.unsigned_abs() <= longest => u64::try_from(ms).map_err(|error| error.to_string()),
         _ => Err(format!("give whole milliseconds from 1 to {longest} (30 days), or 0 for no limit")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use clap::Parser as _;
+    use proptest::prelude::*;
+
+    use super::super::journal::since;
+    use super::*;
+
+    /// What command lines are made of, and what they should not be made of.
+    const WORDS: [&[u8]; 40] = [
+        b"run",
+        b"shell",
+        b"explain",
+        b"doctor",
+        b"journal",
+        b"show",
+        b"verify",
+        b"mcp",
+        b"--",
+        b"-c",
+        b"--json",
+        b"--mode",
+        b"read-only",
+        b"--mode=workspace-write",
+        b"--workspace",
+        b"--write",
+        b"--deny-read=",
+        b"--network",
+        b"allowlist",
+        b"--allow-host",
+        b"a.test:443",
+        b"[::1]:70000",
+        b"--env",
+        b"A=b",
+        b"=",
+        b"--env==",
+        b"--pass-env",
+        b"--timeout-ms",
+        b"-1",
+        b"18446744073709551616",
+        b"1e999",
+        b"--since",
+        b"-9223372036854775808s",
+        b"--policy",
+        b"",
+        b"\xff\xfe=\n",
+        b"--\xff",
+        b"-\0",
+        b"--help",
+        b"true",
+    ];
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn every_command_line_is_understood_or_refused(
+            words in prop::collection::vec(prop::sample::select(WORDS.to_vec()), 0..9),
+        ) {
+            let line = std::iter::once(OsStr::new("stockade")).chain(words.iter().map(|word| OsStr::from_bytes(word)));
+            if let Err(error) = Cli::try_parse_from(line) {
+                prop_assert!(!error.to_string().is_empty());
+            }
+        }
+
+        #[test]
+        fn every_moment_is_understood_or_refused(text in "[-+0-9.a-zTZ: ]{0,24}") {
+            since(&text).ok();
+        }
+    }
+
+    #[test]
+    fn the_longest_times_ago() {
+        for text in ["-9223372036854775808s", "9223372036854775807s", "-PT9223372036854775808S"] {
+            assert!(since(text).is_err(), "{text}: nobody kept a journal then");
+        }
+        assert!(since("2h").is_ok(), "the control");
     }
 }

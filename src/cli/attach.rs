@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 
 use super::exit::Failure;
+use super::exit::say;
 
 /// Our descriptors for the command, our signals passed on, and a copy of standard error where taking one changes nothing
 /// that anybody can see.
@@ -124,7 +125,7 @@ impl Forwarders {
     pub(crate) fn finish(self) {
         for Forwarder(thread) in self.0 {
             if thread.join().is_err() {
-                eprintln!("stockade: forwarding what the command wrote failed");
+                say!("stockade: forwarding what the command wrote failed");
             }
         }
     }

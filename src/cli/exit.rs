@@ -1,8 +1,24 @@
 //! Failures of the command line itself, and their exit statuses.
 
+use std::fmt::Arguments;
+use std::io::Write;
 use std::process::ExitCode;
 
 use stockade::executor::ExecError;
+
+/// Says a line on standard error, as `eprintln!` does; where nothing can be written there (a full disk, a reader that has
+/// gone), it goes unsaid, and that is no reason to panic.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::cli::exit::say_line(format_args!($($text)*)) };
+}
+pub(crate) use say;
+
+/// What [`say!`] does.
+pub(crate) fn say_line(text: Arguments<'_>) {
+    if let Err(error) = writeln!(std::io::stderr(), "{text}") {
+        tracing::debug!(%error, "standard error cannot be written");
+    }
+}
 
 /// stockade itself could not run the command.
 pub(crate) const CANNOT_RUN: u8 = 125;
@@ -43,7 +59,7 @@ impl Failure {
 
     /// Says it on standard error and gives the status.
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("stockade: {}", self.message);
+        say!("stockade: {}", self.message);
         ExitCode::from(self.status)
     }
 }

@@ -12,6 +12,7 @@ use stockade::journal::{Answer, Command, Ended, Entry, Filter, Follow, Record, r
 
 use super::args::{JournalCommand, ShowArgs, VerifyJournalArgs};
 use super::exit::Failure;
+use super::exit::say;
 
 /// How often a followed journal is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -90,7 +91,7 @@ fn print(
         Ok(_) if json => writeln!(out, "{line}").and_then(|()| out.flush()),
         Ok(record) => write!(out, "{}", shown(&record)).and_then(|()| out.flush()),
         Err(error) => {
-            eprintln!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
+            say!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
             Ok(())
         }
     }
@@ -189,7 +190,9 @@ pub(crate) fn since(text: &str) -> Result<Timestamp, String> {
     if let Ok(moment) = text.parse::<Timestamp>() {
         return Ok(moment);
     }
-    let ago = text.parse::<SignedDuration>().map(SignedDuration::abs);
-    let moment = ago.ok().and_then(|ago| Timestamp::now().checked_sub(ago).ok());
+    // The shortest of all has no counterpart: `abs` would panic.
+    let ago = text.parse::<SignedDuration>().ok();
+    let ago = ago.and_then(|ago| if ago.is_negative() { ago.checked_neg() } else { Some(ago) });
+    let moment = ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok());
     moment.ok_or_else(|| "give a moment (2026-03-01T10:00:00Z) or how long ago (2h, 30m, 1h 15m)".to_owned())
 }

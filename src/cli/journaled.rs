@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::args::PolicyArgs;
 use super::exit::Failure;
+use super::exit::say;
 use super::record::refuse_within_reach;
 
 /// The journal of a server, shared by its executor and its approver.
@@ -65,7 +66,7 @@ impl Begun {
             Err(failure) => self.run.failed(Some(self.started), failure),
         };
         if let Err(error) = self.recorder.journal.append(self.session.as_deref(), entry) {
-            eprintln!("stockade: the end of a command could not be recorded: {error}");
+            say!("stockade: the end of a command could not be recorded: {error}");
         }
     }
 }
@@ -138,5 +139,9 @@ impl Approver for JournaledApprover {
                 Err(error) => ApprovalOutcome::Unavailable { reason: error.to_string() },
             }
         })
+    }
+
+    fn reachable(&self) -> bool {
+        self.approver.reachable()
     }
 }

@@ -15,15 +15,15 @@ use tokio_util::sync::CancellationToken;
 use super::args::PolicyArgs;
 use super::exit::Failure;
 use super::journaled::{Journaled, JournaledApprover, Recorder};
-use super::run::{config, layered_policy};
+use super::run::{config, layered_policy, start};
 
 /// From SIGTERM to SIGKILL: everything must be gone within a second of the client's going.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Serves one client on standard input and output until it goes.
 pub(crate) fn mcp(args: &PolicyArgs) -> Result<ExitCode, Failure> {
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = built.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}")))?;
+    // Two that work, one in each of read(2) and write(2).
+    let runtime = start(tokio::runtime::Builder::new_multi_thread().worker_threads(2), 4)?;
     let served = runtime.block_on(serve_stdio(args));
     // A client that neither reads nor closes keeps a thread in write(2); it must not keep the process.
     runtime.shutdown_background();

@@ -5,39 +5,83 @@ mod attach;
 mod doctor;
 mod exit;
 mod explain;
+#[cfg(test)]
+mod generated;
 mod journal;
 mod journaled;
 mod mcp;
+mod progress;
 mod raw;
 mod record;
 mod relay;
 mod run;
 mod shell;
 mod terminal;
+mod verify;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 
-use args::{Cli, Command};
+use args::{Cli, Command, RunAlone};
 use exit::Failure;
 
-/// Parses the arguments, does what they ask, and says how it went.
+/// Whether the arguments are likely to end in one ordinary sandbox. A wrong guess costs time and nothing else.
+pub(crate) fn begins_a_sandbox(mut arguments: impl Iterator<Item = OsString>) -> bool {
+    const OTHERWISE: [&str; 4] = ["danger-full-access", "landlock", "full", "--help"];
+    let otherwise =
+        |argument: &OsString| OTHERWISE.iter().any(|word| argument.as_encoded_bytes().ends_with(word.as_bytes()));
+    arguments.nth(1).is_some_and(|command| command == "run")
+        && !arguments.take_while(|argument| argument != "--" && argument != "-c").any(|argument| otherwise(&argument))
+}
+
+/// Parses the arguments, does what they ask, and says how it went. A fault of ours, or a library's that has no other way to
+/// say what it could not get, ends like everything that stockade cannot do.
 pub(crate) fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        eprintln!("stockade: internal error: {panic}");
+        if std::env::var_os("RUST_BACKTRACE").is_some() {
+            usual(panic);
+        }
+    }));
+    // The status of a panic is nobody's: scripts know 125. What it was has been said by then.
+    std::panic::catch_unwind(parse_and_do).unwrap_or_else(|_| {
+        Failure::cannot("this is a defect of stockade itself; please report the lines above").report()
+    })
+}
+
+fn parse_and_do() -> ExitCode {
+    let command = match parse() {
+        Ok(command) => command,
         Err(error) => return bad_usage(&error),
     };
-    let done = match cli.command {
+    let done = match command {
         Command::Run(run) => run::run(run),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Shell(args) => shell::shell(&args.policy),
         Command::Explain(args) => explain::explain(&args),
         Command::Journal(command) => journal::journal(&command),
         Command::Mcp(policy) => mcp::mcp(&policy),
+        Command::Verify(args) => verify::verify(&args),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "stockade", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Probe { arguments } => Ok(stockade::verify::probe(&arguments)),
     };
     done.unwrap_or_else(|failure| failure.report())
+}
+
+/// `run` is most of what is asked, and describing the other commands to the parser would take as long as parsing it.
+fn parse() -> Result<Command, clap::Error> {
+    if std::env::args_os().nth(1).is_some_and(|command| command == "run") {
+        RunAlone::try_parse_from(std::env::args_os().skip(1)).map(|alone| Command::Run(alone.run))
+    } else {
+        Cli::try_parse().map(|cli| cli.command)
+    }
 }
 
 /// Help and version go to standard output and succeed; anything else begins with our name and exits with 2.

@@ -6,6 +6,8 @@ use std::os::fd::AsFd;
 use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use stockade::sandboxed::TerminalSize;
 
+use super::exit::say;
+
 /// A terminal in raw mode. Dropping it puts the settings back, however its owner is left: by return, error or panic.
 pub(crate) struct Raw<T: AsFd = io::Stdin> {
     terminal: T,
@@ -47,7 +49,7 @@ impl<T: AsFd> Raw<T> {
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
         if let Err(errno) = tcsetattr(&self.terminal, SetArg::TCSADRAIN, &raw) {
-            eprintln!("stockade: the terminal cannot be made raw ({errno}): keys act on stockade itself");
+            say!("stockade: the terminal cannot be made raw ({errno}): keys act on stockade itself");
         }
     }
 
@@ -56,7 +58,7 @@ impl<T: AsFd> Raw<T> {
         if let Some(before) = self.before.take() {
             // Not draining: a person who stopped the output (Ctrl-S) would be waited for.
             if let Err(errno) = tcsetattr(&self.terminal, SetArg::TCSANOW, &before) {
-                eprintln!("stockade: the terminal's settings could not be restored ({errno}); `reset` does it");
+                say!("stockade: the terminal's settings could not be restored ({errno}); `reset` does it");
             }
         }
     }

@@ -5,19 +5,26 @@ use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
 use stockade::denial::Denial;
 use stockade::environment::EnvironmentPolicy;
 use stockade::executor::{BashExecutor, CommandLine, ExecError, ExecRequest, ExecSpec, RunResult, Stdin, Timeout};
 use stockade::policy::{CliRule, HostPaths, PolicyError, PolicyRequest, SandboxMode};
 use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedConfig, SandboxedExecutor};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::{PolicyArgs, Require, RunArgs};
 use super::attach::{attachment, copy_of, outputs, relay_standard_input};
+use super::exit::say;
 use super::exit::{CANNOT_RUN, Failure};
 use super::record;
 use super::relay::{End, session};
 use super::terminal::Saved;
+
+/// What the connections of one sandbox may take, with room to spare.
+const MOST_DESCRIPTORS: u64 = 4096;
 
 /// The time limit ended the command.
 pub(crate) const TIMED_OUT: u8 = 124;
@@ -33,8 +40,46 @@ pub(crate) fn run(args: RunArgs) -> Result<ExitCode, Failure> {
 
 /// One thread is enough for one command, and costs the least to start.
 pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}")))
+    start(&mut tokio::runtime::Builder::new_current_thread(), 0)
+}
+
+/// Starts a runtime that begins with so many threads. What it would panic for want of is asked for first.
+pub(crate) fn start(builder: &mut tokio::runtime::Builder, threads: usize) -> Result<tokio::runtime::Runtime, Failure> {
+    let started = room_for(threads).and_then(|()| builder.enable_all().build()).and_then(|runtime| {
+        let _inside = runtime.enter();
+        // A file that may not grow any further (RLIMIT_FSIZE) is then an error, and not the end of this process.
+        drop(signal(SignalKind::from_raw(Signal::SIGXFSZ as i32))?);
+        Ok(runtime)
+    });
+    started.map_err(|error| Failure::cannot(format!("the runtime cannot be started: {error}{}", remedy(&error))))
+}
+
+/// Whether so many threads, and the descriptors of a runtime, are to be had here.
+fn room_for(threads: usize) -> std::io::Result<()> {
+    /// Descriptors of a runtime: its poll and its wake-up, the socket pair of its signals and a copy; with one to spare.
+    const PAIRS: usize = 4;
+    let pipes: std::io::Result<Vec<_>> = (0..PAIRS).map(|_| std::io::pipe()).collect();
+    pipes?;
+    let held = Arc::new(std::sync::Barrier::new(threads + 1));
+    let mut begun = Vec::new();
+    for _ in 0..threads {
+        let theirs = Arc::clone(&held);
+        begun.push(std::thread::Builder::new().spawn(move || theirs.wait())?);
+    }
+    held.wait();
+    begun.into_iter().for_each(|thread| drop(thread.join()));
+    Ok(())
+}
+
+/// What helps against a limit.
+fn remedy(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => "; raise the limit of open files (`ulimit -n`) to 64 or more",
+        Some(Errno::ENFILE) => "; the system's table of open files is full (sysctl fs.file-max)",
+        Some(Errno::EAGAIN) => "; raise the limit of processes and threads (`ulimit -u`, pids.max of its cgroup)",
+        Some(Errno::ENOMEM) => "; raise the limit of memory (`ulimit -v`, memory.max of its cgroup)",
+        _ => "",
+    }
 }
 
 async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
@@ -46,6 +91,7 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     let spec = spec(&executor, &args)?;
     if policy.standing().mode.confines() {
         relay_standard_input()?;
+        allow_many_connections();
     }
     let recorded = record::begin(&args.policy, &policy, &spec)?;
     let (result, status) = if args.json {
@@ -60,6 +106,15 @@ async fn run_confined(args: RunArgs) -> Result<ExitCode, Failure> {
     // This process is about to end; taking the executor apart first would only delay that.
     std::mem::forget(executor);
     recording.and(status)
+}
+
+/// A tunnel takes two descriptors of ours. The launcher was forked before this, so commands keep the limit they were given.
+fn allow_many_connections() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(soft, hard)| setrlimit(Resource::RLIMIT_NOFILE, soft.max(hard.min(MOST_DESCRIPTORS)), hard));
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of open files stays as it is");
+    }
 }
 
 type Done = (Result<RunResult, Failure>, Result<ExitCode, Failure>);
@@ -155,16 +210,22 @@ pub(crate) fn config(args: &PolicyArgs, policy: &LayeredPolicy) -> SandboxedConf
     config.require_full = args.require == Require::Full;
     config.backend = args.backend.into();
     config.trace = args.trace.into();
-    config.environment = EnvironmentPolicy {
-        set: args.env.iter().cloned().collect(),
-        pass: args.pass_env.iter().cloned().collect(),
-        terminal_defaults: false,
-    };
+    config.audit = args.audit.into();
+    config.environment = environment(args);
     config
 }
 
+/// What of the environment reaches commands, as the options say.
+pub(crate) fn environment(args: &PolicyArgs) -> EnvironmentPolicy {
+    EnvironmentPolicy {
+        set: args.env.iter().cloned().collect(),
+        pass: args.pass_env.iter().cloned().collect(),
+        terminal_defaults: false,
+    }
+}
+
 /// Options that contradict each other are bad usage; a policy that is wrong, or wrong for this host, is not.
-fn policy_failure(error: PolicyError) -> Failure {
+pub(crate) fn policy_failure(error: PolicyError) -> Failure {
     match error {
         PolicyError::Conflict { .. } | PolicyError::NoSuchPolicy { .. } => Failure::usage(error.to_string()),
         _ => Failure::cannot(format!("policy: {error}")),
@@ -220,7 +281,7 @@ fn print_json(result: &RunResult) -> Result<ExitCode, Failure> {
 fn report_denials(result: &RunResult) {
     let denials = result.sandbox.iter().flat_map(|sandbox| &sandbox.denials);
     for denial in denials.filter(|denial| denial.blocking) {
-        eprintln!("{}", denial_line(denial));
+        say!("{}", denial_line(denial));
     }
 }
 

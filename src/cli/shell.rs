@@ -9,6 +9,7 @@ use stockade::sandboxed::{PolicySource, SandboxedExecutor};
 
 use super::args::PolicyArgs;
 use super::exit::Failure;
+use super::exit::say;
 use super::record;
 use super::relay::session;
 use super::run::{denial_line, executor, layered_policy, runtime};
@@ -61,13 +62,13 @@ fn report(result: &RunResult) {
     }
     let omitted = usize::try_from(sandbox.denials_omitted).unwrap_or(usize::MAX);
     let all = sandbox.denials.len().saturating_add(omitted);
-    eprintln!("stockade: {all} {} in this session", if all == 1 { "denial" } else { "denials" });
+    say!("stockade: {all} {} in this session", if all == 1 { "denial" } else { "denials" });
     seen.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     for (denial, count) in seen.iter().take(MOST_NAMED) {
         let times = if *count > 1 { format!(" ({count} times)") } else { String::new() };
-        eprintln!("{}{times}", denial_line(denial));
+        say!("{}{times}", denial_line(denial));
     }
     if seen.len() > MOST_NAMED {
-        eprintln!("stockade: and {} more", seen.len() - MOST_NAMED);
+        say!("stockade: and {} more", seen.len() - MOST_NAMED);
     }
 }

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
+use super::exit::say;
+
 /// What a command could change on the descriptors it shares with us: terminal settings and file status flags, which
 /// belong to the open file and so outlive the command.
 pub(crate) struct Saved {
@@ -32,12 +34,12 @@ impl Saved {
             if let (Some(before), true) = (self.flags[index], self.flags[index] != now.flags[index])
                 && let Err(errno) = fcntl(fd, FcntlArg::F_SETFL(before))
             {
-                eprintln!("stockade: descriptor {index}: its flags could not be restored: {errno}");
+                say!("stockade: descriptor {index}: its flags could not be restored: {errno}");
             }
             if let (Some(before), true) = (&self.termios[index], self.termios[index] != now.termios[index])
                 && let Err(errno) = tcsetattr(fd, SetArg::TCSANOW, before)
             {
-                eprintln!("stockade: the terminal's settings could not be restored: {errno}");
+                say!("stockade: the terminal's settings could not be restored: {errno}");
             }
         }
     }

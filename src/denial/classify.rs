@@ -26,10 +26,15 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
     let mut accesses = Accesses::default();
     let mut observed: Vec<_> = evidence.observations.iter().filter(|seen| happened(seen, views)).collect();
     observed.sort_by_key(|seen| (seen.at.is_none(), seen.at, seen.seq));
+    let (in_directories, observed): (Vec<&Observation>, Vec<_>) =
+        observed.into_iter().partition(|seen| names_directory_alone(seen));
     for observation in observed {
         accesses.add(observation.clone());
     }
     read_text(evidence, &locator, &mut accesses);
+    for observation in in_directories {
+        accesses.place(observation.clone());
+    }
     for hit in super::limits::read(evidence, views) {
         accesses.add(hit).shown = true;
     }
@@ -70,6 +75,9 @@ fn only_name_in(command: &str) -> Option<String> {
 
 /// The access was refused by us rather than failing for a reason of its own before any layer was asked.
 fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
+    if seen.witness == Witness::Audit {
+        return is_of_policy(seen, views);
+    }
     if seen.witness != Witness::Trace {
         return true;
     }
@@ -83,6 +91,25 @@ fn happened(seen: &Observation, views: &PolicyViews<'_>) -> bool {
             peer_refused(views.effective, host, *port, views)
         }
         _ => true,
+    }
+}
+
+/// For a right to make, remove or move a name Landlock records the directory, not the name.
+fn names_directory_alone(seen: &Observation) -> bool {
+    use super::DenialKind::{FsCreate, FsRemove, FsRename};
+    seen.witness == Witness::Audit && matches!(seen.kind, FsCreate | FsRemove | FsRename)
+}
+
+/// A command may put itself into a domain of its own making, and the kernel records what that refuses as well: only what
+/// the policy refuses too is the sandbox's doing.
+fn is_of_policy(seen: &Observation, views: &PolicyViews<'_>) -> bool {
+    match &seen.target {
+        Target::Path(path) if seen.kind.class() == DenialClass::FileAccess => {
+            super::refusal::path_refused(views.effective, seen.kind, path, views)
+        }
+        Target::Net { .. } if seen.kind == DenialKind::NetBind => views.network != super::NetBackend::None,
+        Target::Net { host, port } => peer_refused(views.effective, host, *port, views),
+        Target::Path(_) | Target::Syscall | Target::None => true,
     }
 }
 
@@ -147,12 +174,11 @@ fn stands_alone(seen: &Observation, evidence: &RunEvidence<'_>, locator: &Locato
 fn note_named_lines(evidence: &RunEvidence<'_>, accesses: &mut Accesses) {
     let lines = super::blocking::complaining_lines(evidence);
     for joined in accesses.iter_mut().filter(|joined| !joined.shown).take(MAX_DENIALS) {
-        let name = match &joined.best.target {
-            Target::Path(path) => path.to_string_lossy().into_owned(),
-            Target::Net { host, .. } => host.clone(),
+        let line = match &joined.best.target {
+            Target::Path(path) => lines.iter().find(|line| names(line, &path.to_string_lossy())),
+            Target::Net { host, .. } => lines.iter().find(|line| names_host(line, host)),
             Target::Syscall | Target::None => continue,
         };
-        let line = lines.iter().find(|line| names(line, &name));
         if let Some(line) = line.filter(|line| !super::hints::prints_literally(evidence.command, line)) {
             joined.shown = true;
             joined.only_warned = line.trim_start().to_lowercase().starts_with("warning");
@@ -168,6 +194,20 @@ fn names(line: &str, name: &str) -> bool {
             let after = line[at + name.len()..].chars().next();
             let before = line[..at].chars().next_back();
             !after.is_some_and(part_of_name) && !before.is_some_and(part_of_name)
+        })
+}
+
+/// The same for a host, which may stand in a URL, but not in a longer name.
+fn names_host(line: &str, host: &str) -> bool {
+    let part_of_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    host.len() > 1
+        && line.match_indices(host).any(|(at, _)| {
+            let mut after = line[at + host.len()..].chars();
+            let longer = match after.next() {
+                Some('.') => after.next().is_some_and(part_of_name),
+                next => next.is_some_and(part_of_name),
+            };
+            !longer && !line[..at].ends_with(|c| part_of_name(c) || c == '.')
         })
 }
 
@@ -215,5 +255,25 @@ fn denial(joined: Joined, blocking: bool, views: &PolicyViews<'_>) -> Denial {
         blocking,
         widen_to,
         grant,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_named_whole() {
+        for line in [
+            r#"go: module a.test/m: Get "https://bad.test/a.test/m/@v/list": Forbidden"#,
+            "error: bad.test: unreachable",
+            "could not reach bad.test.",
+            "could not reach bad.test:443",
+        ] {
+            assert!(names_host(line, "bad.test"), "{line}");
+        }
+        for line in ["error: notbad.test", "error: my-bad.test", "error: a.bad.test", "error: bad.test.org", ""] {
+            assert!(!names_host(line, "bad.test"), "{line}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::merge::Joined;
-use super::refusal::{loopback, path_refused, peer_refused};
+use super::refusal::{allowed, loopback, path_refused, peer_refused};
 use super::{
     DenialKind, FileBackend, FileState, Grant, HostAccess, HostView, NetBackend, Observation, PolicyViews, Remedy,
     Target,
@@ -54,15 +54,27 @@ pub(super) fn cure(joined: &Joined, views: &PolicyViews<'_>) -> (Option<SandboxM
     if !both.iter().all(|end| host_would(end, views.host)) {
         return (None, None);
     }
-    let allows = |policy: &EffectivePolicy| {
-        refused.remedy != Remedy::Unconfined && both.iter().all(|end| permits(policy, end, views))
-    };
+    let none_confined = refused.remedy == Remedy::Unconfined || went_past_the_proxy(refused, views);
+    let allows = |policy: &EffectivePolicy| !none_confined && both.iter().all(|end| permits(policy, end, views));
     let widen = views
         .effective
         .mode
         .wider()
         .find(|mode| !mode.confines() || (views.wider)(*mode).is_some_and(|policy| allows(&policy)));
     (widen, grant(joined, views))
+}
+
+/// A peer that the rules allow already, and that was wanted without the proxy, which alone leads there: no further entry
+/// changes that.
+fn went_past_the_proxy(refused: &Observation, views: &PolicyViews<'_>) -> bool {
+    match (&refused.target, refused.kind) {
+        (Target::Net { host, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
+            refused.remedy == Remedy::Ask
+                && views.effective.network.mode == NetworkMode::Allowlist
+                && allowed(&views.effective.network, host, *port)
+        }
+        _ => false,
+    }
 }
 
 /// A wider policy lets the access through.
@@ -179,6 +191,7 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
         }
         // An allowlist takes a network namespace.
         (Target::Net { .. }, _) if views.network != NetBackend::Namespace => None,
+        _ if went_past_the_proxy(refused, views) => None,
         (Target::Net { host, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
             let entry = match port {
                 Some(port) if host.contains(':') => format!("[{host}]:{port}"),

@@ -173,7 +173,7 @@ pub enum Witness {
     Trace,
     /// The kernel's audit records.
     Audit,
-    /// The allowlist proxy.
+    /// The allowlist proxy, or the name server of a sandbox with a network of its own.
     Proxy,
     /// Text on standard error that named the object, and the policy agrees.
     Stderr,

@@ -125,6 +125,20 @@ fn one_access(a: DenialKind, b: DenialKind, same_process: bool) -> bool {
     a == b || changes_content(a) && changes_content(b) || same_process && (follow_up(a, b) || follow_up(b, a))
 }
 
+/// What Landlock records of a move is the right that was missing first: to take a name away, to make one, or to move.
+fn one_intent(a: DenialKind, b: DenialKind) -> bool {
+    let moves = |kind| matches!(kind, DenialKind::FsRename | DenialKind::FsCreate | DenialKind::FsRemove);
+    let move_of = |a, b| a == DenialKind::FsRename && moves(b);
+    a == b || changes_content(a) && changes_content(b) || move_of(a, b) || move_of(b, a)
+}
+
+fn perhaps_same_program(a: &Observation, b: &Observation) -> bool {
+    match (&a.process, &b.process) {
+        (Some(a), Some(b)) => a.comm.starts_with(&b.comm) || b.comm.starts_with(&a.comm),
+        _ => true,
+    }
+}
+
 /// Both at one target, or both without one.
 fn is_the_same(known: &Observation, new: &Observation) -> bool {
     let together = same_process(known, new);
@@ -172,6 +186,24 @@ impl Accesses {
         self.by_target.entry(observation.target.clone()).or_default().push(index);
         self.list.push(Joined::new(observation));
         &mut self.list[index]
+    }
+
+    /// Joins an audit record that names a directory alone with the access to a name in it; where there is none, the
+    /// directory is what is known.
+    pub(super) fn place(&mut self, seen: Observation) {
+        let Target::Path(directory) = &seen.target else { return };
+        let in_directory =
+            |joined: &Joined| matches!(&joined.best.target, Target::Path(path) if path.parent() == Some(directory));
+        let about = |joined: &Joined| {
+            in_directory(joined) && one_intent(joined.best.kind, seen.kind) && perhaps_same_program(&joined.best, &seen)
+        };
+        let unwitnessed = |joined: &Joined| about(joined) && !joined.witnesses.contains(&Witness::Audit);
+        if let Some(joined) = self.list.iter().position(unwitnessed).and_then(|at| self.list.get_mut(at)) {
+            let (target, kind) = (joined.best.target.clone(), joined.best.kind);
+            joined.absorb(Observation { target, kind, ..seen });
+        } else if !self.list.iter().any(about) {
+            self.add(seen);
+        }
     }
 
     /// The known access a message is about; marked as shown.
@@ -224,6 +256,9 @@ impl Accesses {
             };
             return self.list.iter().rposition(follows);
         }
+        if let Some(neighbour) = self.beside(&paths, mention) {
+            return Some(neighbour);
+        }
         // A directory the text does not tell of (a script's own `cd`): the end of the path has to do.
         let relative = printed.trim_start_matches("./").trim_start_matches("../");
         if relative.starts_with('/') || relative.is_empty() || relative.contains("..") {
@@ -232,6 +267,25 @@ impl Accesses {
         self.list.iter().rposition(|joined| {
             matches!(&joined.best.target, Target::Path(path) if path.ends_with(relative))
                 && mention_fits(mention, joined)
+        })
+    }
+
+    /// A program names what it works on where it was a temporary name beside it that was refused, or names that one where
+    /// it was the name to be taken over: the same program, the same reason, the same directory, and nothing else said of it.
+    fn beside(&self, paths: &[PathBuf], mention: &Mention) -> Option<usize> {
+        let errno = mention.cause.and_then(super::host_errors::Cause::errno)?;
+        mention.program.as_ref()?;
+        self.list.iter().rposition(|joined| {
+            let Target::Path(path) = &joined.best.target else { return false };
+            let named = matches!(joined.best.kind, DenialKind::FsCreate | DenialKind::FsRename);
+            let together = paths.iter().any(|other| other.parent() == path.parent() && other != path);
+            named
+                && together
+                && !joined.shown
+                && joined.best.witness == Witness::Trace
+                && joined.best.errno.as_deref() == Some(errno)
+                && joined.best.process.is_some()
+                && by_program(mention, joined)
         })
     }
 
@@ -266,7 +320,9 @@ impl Accesses {
         let operation = matches!(cause, Cause::Access | Cause::Perm | Cause::NoSyscall);
         let class = if files { DenialClass::FileAccess } else { DenialClass::NetworkAccess };
         let found = self.list.iter_mut().rev().find(|joined| {
-            let same_errno = joined.best.errno.is_some() && joined.best.errno.as_deref() == cause.errno();
+            // A failed look-up has no errno of its own.
+            let lookup = joined.best.kind == DenialKind::NetResolve && cause == Cause::Lookup;
+            let same_errno = lookup || joined.best.errno.is_some() && joined.best.errno.as_deref() == cause.errno();
             let fits = match joined.best.kind.class() {
                 same if same == class => same_errno || joined.best.errno.is_none(),
                 DenialClass::Operation => operation && (same_errno || joined.best.errno.is_none()),

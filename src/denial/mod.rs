@@ -27,3 +27,11 @@ pub use host_view::{FileState, HostAccess, HostView, ProcessHostView};
 pub use limits::limits_hit;
 pub use mechanism::{FileBackend, NetBackend};
 pub use observe::{Aftermath, Observation, Remedy, Target, TraceCoverage};
+#[cfg(any(test, fuzzing))]
+pub use trace::fuzz as fuzz_trace;
+
+/// Reads the peers that a command line names.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz_peers(command: &str) {
+    stderr::command_peers(command);
+}

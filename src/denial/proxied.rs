@@ -51,18 +51,24 @@ fn answer_of(joined: &Joined) -> Option<String> {
         }
         Target::Net { host, port: Some(port) } => Some(format!("stockade: denied {} {host}:{port}", joined.best.kind)),
         Target::Net { host, port: None } => Some(format!("stockade: denied {} {host}", joined.best.kind)),
+        Target::None => Some(format!("stockade: denied {}:", joined.best.kind)),
         _ => None,
     }
 }
 
 /// curl, git and cargo: `CONNECT tunnel failed, response 403`; Python: `Tunnel connection failed: 403 Forbidden` and
 /// `HTTP Error 403`; wget: `Proxy tunneling failed: Forbidden`; Node: `tunneling socket ... statusCode=403`; SOCKS
-/// clients: `not allowed by ruleset`.
+/// clients: `not allowed by ruleset`. Without the credentials the code is 407, `Proxy Authentication Required`; SOCKS
+/// clients: `No authentication method was acceptable`, `User was rejected by the SOCKS5 server`.
 fn tells_of_a_refused_tunnel(line: &str) -> bool {
     let line = line.to_lowercase();
-    let refused = line.contains("403") || line.contains("forbidden");
-    let how = ["tunnel", "proxy", "http error", "connect", "response"].iter().any(|word| line.contains(word));
-    line.len() <= 4096 && (refused && how || line.contains("not allowed by ruleset"))
+    let codes = ["403", "forbidden", "407", "proxy authentication required"];
+    let refused = codes.iter().any(|code| line.contains(code));
+    // Only a proxy answers 407; 403 may be a server's own.
+    let how = ["tunnel", "proxy", "http error", "connect", "response"].iter().any(|word| line.contains(word))
+        || line.contains("error: 407");
+    let socks = ["not allowed by ruleset", "no authentication method", "rejected by the socks"];
+    line.len() <= 4096 && (refused && how || socks.iter().any(|words| line.contains(words)))
 }
 
 #[cfg(test)]
@@ -77,6 +83,10 @@ mod tests {
             "OSError: Tunnel connection failed: 403 Forbidden",
             "Proxy tunneling failed: ForbiddenUnable to establish SSL connection.",
             "urllib.error.HTTPError: HTTP Error 403: Forbidden",
+            "curl: (56) CONNECT tunnel failed, response 407",
+            "curl: (22) The requested URL returned error: 407",
+            "curl: (97) User was rejected by the SOCKS5 server (1 1).",
+            "OSError: Tunnel connection failed: 407 Proxy Authentication Required",
         ] {
             assert!(tells_of_a_refused_tunnel(line), "{line}");
         }

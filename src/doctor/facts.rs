@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::denial::audit::AuditState;
 use crate::launcher::{Probe, SetupFailure};
 
 /// Everything that was seen of a host.
@@ -20,6 +21,8 @@ pub struct Facts {
     pub probes: BTreeMap<Probe, Result<(), i32>>,
     /// Landlock ABI, 0 for none.
     pub landlock_abi: i32,
+    /// Every Unix socket of the host can be found.
+    pub sees_host_sockets: bool,
     /// The step at which a fresh `/proc` was refused; `None` when it was mounted, or never came to that.
     pub fresh_proc_refused: Option<SetupFailure>,
     /// A sandbox with namespaces was built.
@@ -40,12 +43,16 @@ pub struct Facts {
     pub apparmor_restricts: bool,
     /// `user.max_user_namespaces`.
     pub max_user_namespaces: Option<u64>,
+    /// Other kinds of namespaces whose limit (`user.max_KIND_namespaces`) is 0: `mnt`, `pid`, `ipc`, `uts`, `cgroup`, `net`.
+    pub no_namespaces_of: Vec<&'static str>,
     /// `kernel.unprivileged_userns_clone` (Debian's) is 0.
     pub userns_clone_off: bool,
     /// Security modules that are on, as `/sys/kernel/security/lsm` lists them.
     pub lsm: Option<String>,
     /// The cgroup we are in.
     pub cgroup: Cgroup,
+    /// Whether audit records can be read, and are written.
+    pub audit: Option<AuditState>,
 }
 
 /// A container runtime.
@@ -80,12 +87,15 @@ impl Facts {
         let number = |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
         self.apparmor_restricts = number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1);
         self.max_user_namespaces = number("/proc/sys/user/max_user_namespaces");
+        let forbidden = |kind: &&str| number(&format!("/proc/sys/user/max_{kind}_namespaces")) == Some(0);
+        self.no_namespaces_of = ["mnt", "pid", "ipc", "uts", "cgroup", "net"].into_iter().filter(forbidden).collect();
         self.userns_clone_off = number("/proc/sys/kernel/unprivileged_userns_clone") == Some(0);
         self.lsm = std::fs::read_to_string("/sys/kernel/security/lsm").ok().map(|text| text.trim().to_owned());
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         self.filtered = status.lines().any(|line| line.starts_with("Seccomp:") && line.trim_end().ends_with('2'));
         self.container = container();
         self.cgroup = cgroup();
+        self.audit = Some(AuditState::detect());
         self.bash = on_path("bash");
         self.git = on_path("git");
     }

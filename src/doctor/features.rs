@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use serde::Serialize;
 
 use super::facts::{Cgroup, Container, Facts};
+use crate::denial::audit::AuditState;
 use crate::launcher::Probe;
 
 /// One feature of this host.
@@ -39,19 +40,20 @@ fn missing(name: &'static str, found: impl Into<String>, lost: &str, remedy: imp
 pub fn features(facts: &Facts) -> Vec<Feature> {
     let mut features = vec![launcher(facts)];
     features.extend([
-        namespace(facts, Probe::UserNamespace, "sandboxes by ordinary users with mounts of their own"),
-        namespace(facts, Probe::MountNamespace, "read-only mounts: metadata, protected and masked paths"),
+        namespace(facts, Probe::UserNamespace, user_namespace_lost(facts)),
         namespace(
             facts,
-            Probe::PidNamespace,
-            "the certainty that nothing outlives a command, and not seeing the host's processes",
+            Probe::MountNamespace,
+            "read-only mounts, masks and covers (gaps: metadata, protected-paths, deny-read, unix-sockets)",
         ),
-        namespace(facts, Probe::IpcNamespace, "keeping System V and POSIX IPC of the host out of reach"),
-        namespace(facts, Probe::UtsNamespace, "a host name that commands cannot change"),
-        namespace(facts, Probe::CgroupNamespace, "hiding the host's cgroups"),
-        namespace(facts, Probe::NetworkNamespace, "a network of its own: UDP, abstract sockets, allowlists"),
+        namespace(facts, Probe::PidNamespace, "not seeing the host's processes (gap: process-isolation)"),
+        namespace(facts, Probe::IpcNamespace, "System V and POSIX IPC for commands, which are refused to them instead"),
+        namespace(facts, Probe::UtsNamespace, "all namespaces, since a sandbox takes them together"),
+        namespace(facts, Probe::CgroupNamespace, "all namespaces, since a sandbox takes them together"),
+        namespace(facts, Probe::NetworkNamespace, "a loopback of its own and host allowlists (gap: network-isolation)"),
         fresh_proc(facts),
         pid_max(facts),
+        host_sockets(facts),
     ]);
     features.extend(landlock(facts));
     features.extend([seccomp(facts), notification(facts), audit(facts), cgroup(facts), keyring(facts)]);
@@ -82,43 +84,82 @@ fn namespace(facts: &Facts, probe: Probe, lost: &str) -> Feature {
     }
 }
 
-/// The switch that is most likely to be the one.
+/// Root's sandboxes need none.
+const fn user_namespace_lost(facts: &Facts) -> &'static str {
+    if facts.euid == 0 && facts.sandbox_built {
+        "nothing for root, whose sandboxes need none; for ordinary users every other namespace"
+    } else {
+        "every other namespace, which an ordinary user has through it: Landlock alone is left"
+    }
+}
+
+/// The kernel's word for a kind of namespace in the names of its limits.
+const fn kind(probe: Probe) -> &'static str {
+    match probe {
+        Probe::MountNamespace => "mnt",
+        Probe::PidNamespace => "pid",
+        Probe::IpcNamespace => "ipc",
+        Probe::UtsNamespace => "uts",
+        Probe::CgroupNamespace => "cgroup",
+        Probe::NetworkNamespace => "net",
+        _ => "user",
+    }
+}
+
+/// The switch that is the most likely one.
 fn namespace_remedy(facts: &Facts, probe: Probe) -> String {
     let no_users = facts.probes.get(&Probe::UserNamespace).is_some_and(Result::is_err);
     let permanent = "(and the same line in /etc/sysctl.d/ to keep it)";
+    let kind = kind(probe);
+    if facts.no_namespaces_of.contains(&kind) {
+        return format!("sysctl -w user.max_{kind}_namespaces=15000 {permanent}");
+    }
     if facts.max_user_namespaces == Some(0) {
         return format!("sysctl -w user.max_user_namespaces=15000 {permanent}");
     }
-    if facts.userns_clone_off {
+    if facts.userns_clone_off && facts.euid != 0 {
         return format!("sysctl -w kernel.unprivileged_userns_clone=1 {permanent}");
     }
     if facts.apparmor_restricts && facts.euid != 0 {
-        return format!("sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 {permanent}");
+        return format!(
+            "an AppArmor profile with `userns,` for this program (docs/operating.md has it); or, for every program, \
+             sysctl -w kernel.apparmor_restrict_unprivileged_userns=0 {permanent}"
+        );
     }
     match facts.container {
-        Some(Container::Docker) => "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined \
-            --security-opt apparmor=unconfined ..."
+        Some(Container::Docker) => {
+            "docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined ...".to_owned()
+        }
+        Some(Container::Podman) => {
+            "podman run --security-opt seccomp=unconfined --security-opt label=disable ...".to_owned()
+        }
+        Some(Container::Other) => "no seccomp and no AppArmor profile around the container (Kubernetes: \
+            securityContext.seccompProfile.type=Unconfined and appArmorProfile.type=Unconfined)"
             .to_owned(),
-        Some(Container::Podman) => "podman run --cap-add SYS_ADMIN --security-opt seccomp=unconfined ...".to_owned(),
-        Some(Container::Other) => "give the container CAP_SYS_ADMIN and no seccomp profile (Kubernetes: \
-            securityContext.capabilities.add and seccompProfile.type=Unconfined)"
-            .to_owned(),
-        None if facts.filtered => "run outside the sandbox whose seccomp filter is on this process".to_owned(),
+        None if facts.filtered => {
+            "run outside the sandbox whose seccomp filter is on this process (in a systemd unit: \
+            RestrictNamespaces=no and no SystemCallFilter= that refuses @mount)"
+                .to_owned()
+        }
         None if no_users || probe == Probe::UserNamespace => "a kernel built with CONFIG_USER_NS=y".to_owned(),
         None => "a kernel built with CONFIG_NAMESPACES=y and every namespace".to_owned(),
     }
 }
 
 fn fresh_proc(facts: &Facts) -> Feature {
-    let lost = "hiding the host's processes: /proc shows them";
+    let lost = "hiding the host's processes: /proc shows them (gap: process-isolation)";
     match (&facts.fresh_proc_refused, facts.sandbox_built) {
         (None, true) => present("fresh-proc", "mounted"),
         (None, false) => missing("fresh-proc", "no sandbox with mounts could be built", lost, "the namespaces above"),
         (Some(failure), _) => {
             let remedy = match facts.container {
                 Some(Container::Podman) => "podman run --security-opt unmask=ALL ...",
-                Some(Container::Other) => "Kubernetes: securityContext.procMount=Unmasked",
-                _ => "docker run --security-opt systempaths=unconfined ...",
+                Some(Container::Docker) => "docker run --security-opt systempaths=unconfined ...",
+                Some(Container::Other) => "Kubernetes: securityContext.procMount=Unmasked, with hostUsers: false",
+                None => {
+                    "a /proc with nothing mounted over its parts (in a systemd unit: ProtectKernelTunables=no, \
+                    ProtectKernelLogs=no and ProtectProc=default)"
+                }
             };
             missing("fresh-proc", failure.to_string(), lost, remedy)
         }
@@ -129,17 +170,32 @@ fn pid_max(facts: &Facts) -> Feature {
     if facts.own_pid_max {
         return present("pid-max", "limited in each PID namespace");
     }
-    let remedy = if facts.kernel >= (6, 14) && facts.euid != 0 {
-        "nothing to do: RLIMIT_NPROC limits an ordinary user's sandboxes"
-    } else {
-        "Linux 6.14 or later, and the namespaces above"
+    let found = format!("not limited by namespace on Linux {}", facts.release);
+    if facts.euid != 0 && facts.sandbox_built {
+        let lost = "nothing: RLIMIT_NPROC limits the sandboxes of an ordinary user";
+        return missing("pid-max", found, lost, "nothing to do; for root's sandboxes Linux 6.14 or later");
+    }
+    let lost = "a limit of processes that binds every user (gap: limits)";
+    let remedy = match facts.kernel >= (6, 14) {
+        true => "the namespaces above",
+        false => "Linux 6.14 or later, and the namespaces above",
     };
-    missing(
-        "pid-max",
-        format!("not limited by namespace on Linux {}", facts.release),
-        "a process limit that binds root",
-        remedy,
-    )
+    missing("pid-max", found, lost, remedy)
+}
+
+fn host_sockets(facts: &Facts) -> Feature {
+    if facts.sees_host_sockets {
+        return present("host-sockets", "the host's Unix sockets can be found");
+    }
+    let remedy = match facts.container {
+        Some(Container::Docker) => "docker run --network host ...",
+        Some(Container::Podman) => "podman run --network host ...",
+        Some(Container::Other) => "Kubernetes: hostNetwork: true",
+        None => "run in the network namespace that the machine started with",
+    };
+    let lost = "hiding Unix sockets that processes in other network namespaces bound, before Landlock ABI 9 \
+        (gap: unix-sockets)";
+    missing("host-sockets", "this network namespace may not be the machine's first", lost, remedy)
 }
 
 /// What each ABI of Landlock brought: number, kernel, and what is lost without it.
@@ -169,22 +225,31 @@ fn landlock(facts: &Facts) -> Vec<Feature> {
         if works && facts.landlock_abi >= *abi {
             return present(name, format!("ABI {abi}"));
         }
+        if !works {
+            return missing(name, "no Landlock", lost, format!("Landlock itself, above, on Linux {kernel} or later"));
+        }
         missing(name, format!("ABI {} of {abi}", facts.landlock_abi), lost, format!("Linux {kernel} or later"))
     }));
     features
 }
 
+/// `EOPNOTSUPP` means built in and switched off, `ENOSYS` not built in, or hidden by a filter (landlock(7)).
 fn landlock_remedy(facts: &Facts) -> String {
-    match &facts.lsm {
+    let errno = facts.probes.get(&Probe::Landlock).and_then(|answer| answer.err()).map(Errno::from_raw);
+    match (&facts.lsm, errno) {
         _ if facts.kernel < (5, 13) => "Linux 5.13 or later".to_owned(),
-        Some(lsm) if !lsm.split(',').any(|name| name == "landlock") => {
-            format!("boot with lsm=landlock,{lsm} (kernel command line)")
+        (_, Some(Errno::EOPNOTSUPP)) => {
+            let others = facts.lsm.as_deref().filter(|lsm| !lsm.is_empty()).unwrap_or("...");
+            format!("boot with lsm=landlock,{others} (kernel command line)")
         }
         _ if facts.container.is_some() || facts.filtered => {
             "a container runtime whose seccomp profile knows Landlock (--security-opt seccomp=unconfined)".to_owned()
         }
-        Some(_) => "look at dmesg for why Landlock is listed and does not answer".to_owned(),
-        None => "boot with lsm=landlock,... and a kernel built with CONFIG_SECURITY_LANDLOCK=y".to_owned(),
+        (_, Some(Errno::ENOSYS)) => "a kernel built with CONFIG_SECURITY_LANDLOCK=y".to_owned(),
+        (Some(lsm), _) if !lsm.split(',').any(|name| name == "landlock") => {
+            format!("boot with lsm=landlock,{lsm} (kernel command line)")
+        }
+        _ => "look at dmesg for why Landlock does not answer".to_owned(),
     }
 }
 
@@ -202,18 +267,41 @@ fn notification(facts: &Facts) -> Feature {
         (Err(found), Some(Err(errno))) if Errno::from_raw(*errno) == Errno::EBUSY => {
             missing("seccomp-notification", found, lost, "run outside the traced sandbox around this process")
         }
-        (Err(found), _) => missing("seccomp-notification", found, lost, "Linux 5.5 or later"),
+        (Err(found), _) if facts.kernel < (5, 6) => missing("seccomp-notification", found, lost, "Linux 5.6 or later"),
+        (Err(found), _) => {
+            let remedy = "no filter around this process that refuses seccomp(2) with SECCOMP_FILTER_FLAG_NEW_LISTENER";
+            missing("seccomp-notification", found, lost, remedy)
+        }
     }
 }
 
 fn audit(facts: &Facts) -> Feature {
     match answer(facts, Probe::Audit) {
-        Ok(()) => present("audit", "the kernel's records can be read"),
+        Ok(()) => match facts.audit {
+            Some(AuditState::Disabled) => present(
+                "audit",
+                "the kernel's records can be read; auditing is off, and `--audit on` turns it on for a run",
+            ),
+            Some(AuditState::NoPermission | AuditState::NotCompiled) => missing(
+                "audit",
+                "only within the host's first namespaces",
+                "a second witness of denials; nothing is enforced less",
+                "run in the host's own PID and network namespaces",
+            ),
+            Some(AuditState::Readable) | None => {
+                present("audit", "the kernel's records can be read, and auditing is on")
+            }
+        },
         Err(found) => {
+            let errno = facts.probes.get(&Probe::Audit).and_then(|answer| answer.err()).map(Errno::from_raw);
             let remedy = match facts.container {
-                Some(Container::Docker) => "docker run --cap-add AUDIT_READ ... (in the host's namespaces)",
-                Some(Container::Podman) => "podman run --cap-add AUDIT_READ ... (in the host's namespaces)",
-                _ => "setcap cap_audit_read+ep stockade, on a kernel with CONFIG_AUDIT=y",
+                _ if errno == Some(Errno::EPROTONOSUPPORT) => "a kernel built with CONFIG_AUDIT=y",
+                Some(Container::Docker) => "docker run --cap-add AUDIT_READ ... (without userns-remap)",
+                Some(Container::Podman) => {
+                    "podman run --cap-add AUDIT_READ ... (as root: rootless has another user namespace)"
+                }
+                _ if facts.euid == 0 => "run outside the container or user namespace around this process",
+                _ => "setcap cap_audit_read+ep \"$(command -v stockade)\"",
             };
             missing("audit", found, "a second witness of denials; nothing is enforced less", remedy)
         }

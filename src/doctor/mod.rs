@@ -14,6 +14,7 @@ use serde::Serialize;
 pub use facts::{Cgroup, Container, Facts};
 pub use features::{Feature, features};
 
+use crate::executor::blocking::blocking;
 use crate::executor::{BashExecutor, CommandLine, Enforcement, ExecError, ExecRequest, Gap};
 use crate::host::HostSupport;
 use crate::launcher::{LauncherError, LauncherPath, Probe, Stage};
@@ -100,8 +101,8 @@ pub async fn examine(launcher: &LauncherPath) -> Result<Report, ExecError> {
 /// Tries every ability, without holding the caller's runtime up.
 async fn try_each(launcher: &LauncherPath, facts: &mut Facts) -> Result<(), ExecError> {
     let launcher = launcher.clone();
-    let attempts = tokio::task::spawn_blocking(move || Probe::ALL.map(|probe| (probe, probe.attempt(&launcher))));
-    for (probe, attempt) in attempts.await.map_err(|error| ExecError::io("probing", std::io::Error::other(error)))? {
+    let attempts = blocking(move || Probe::ALL.map(|probe| (probe, probe.attempt(&launcher))));
+    for (probe, attempt) in attempts.await.map_err(|error| ExecError::io("probing", error))? {
         match attempt {
             Ok(answer) => {
                 facts.probes.insert(probe, answer.map_err(|errno| errno as i32));
@@ -119,6 +120,7 @@ fn learn(facts: &mut Facts, support: &HostSupport) {
     facts.euid = support.euid;
     facts.kernel = support.kernel;
     facts.landlock_abi = support.landlock_abi;
+    facts.sees_host_sockets = support.sees_host_sockets;
     let refused = support.refusals.iter().find(|failure| failure.stage == Stage::Proc);
     facts.fresh_proc_refused = facts.fresh_proc_refused.take().or_else(|| refused.cloned());
 }

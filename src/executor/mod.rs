@@ -3,6 +3,7 @@
 //! Two implementations come with the crate: [`crate::local::LocalExecutor`], which confines nothing, and
 //! [`crate::sandboxed::SandboxedExecutor`]. A remote one fits the same trait.
 
+pub(crate) mod blocking;
 pub(crate) mod child;
 pub(crate) mod defaults;
 pub(crate) mod engine;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// Names that sockets of this network namespace were bound to, stream and datagram alike. They may be gone by now.
@@ -14,6 +15,32 @@ use std::path::PathBuf;
 /// When `/proc/net/unix` cannot be read.
 pub fn socket_names() -> std::io::Result<BTreeSet<PathBuf>> {
     Ok(names(&std::fs::read("/proc/net/unix")?))
+}
+
+/// Whether every socket that a process of the host bound is in that table, which lists one network namespace.
+///
+/// A process in another one may bind a name on a file system that both see: the host's around a container, above all.
+/// So the answer is yes in the initial network namespace only. Its inode is fixed since Linux 6.18 (`NET_NS_INIT_INO`,
+/// include/uapi/linux/nsfs.h); before, it is taken to be that of process 1, where that is the machine's own: in the
+/// initial PID namespace, whose inode is as old as such inodes. What cannot be told counts as no.
+pub(super) fn table_is_complete() -> bool {
+    let namespace = |name: &str| std::fs::metadata(format!("/proc/self/ns/{name}")).map(|meta| meta.ino()).ok();
+    if std::fs::File::open("/proc/net/unix").is_err() {
+        return false;
+    }
+    namespace("net") == Some(INITIAL_NETWORK)
+        || namespace("pid") == Some(INITIAL_PIDS) && table_of("1").is_some_and(|one| table_of("self") == Some(one))
+}
+
+/// `NET_NS_INIT_INO`.
+const INITIAL_NETWORK: u64 = 0xEFFF_FFF9;
+/// `PID_NS_INIT_INO`.
+const INITIAL_PIDS: u64 = 0xEFFF_FFFC;
+
+/// Which table a process sees. Unlike the link to its namespace, anybody may look at that.
+fn table_of(process: &str) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(format!("/proc/{process}/net/unix")).ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 /// Each line ends in the name, if there is one; abstract ones begin with `@`.

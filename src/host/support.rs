@@ -38,6 +38,9 @@ pub struct HostSupport {
     pub network_namespace: bool,
     /// A fresh `/proc` can be mounted in a new PID namespace.
     pub fresh_proc: bool,
+    /// Every pathname socket of the host can be found, so that it can be covered: nothing else keeps a command from
+    /// them before Landlock ABI 9. False in a network namespace that is not, or may not be, the machine's first.
+    pub sees_host_sockets: bool,
     /// Refusals that led here, in the order in which they were met.
     pub refusals: Vec<SetupFailure>,
 }
@@ -51,9 +54,6 @@ pub enum HostError {
     /// The executor's own capabilities cannot be read.
     #[error("the executor's capabilities cannot be read: {0}")]
     Capabilities(#[source] caps::errors::CapsError),
-    /// `/proc/self/status` cannot be read.
-    #[error("/proc/self/status cannot be read: {0}; mount /proc")]
-    Proc(#[source] procfs::ProcError),
     /// `uname(2)` failed or its release is not a version.
     #[error("the kernel's release '{0}' cannot be understood")]
     Release(String),
@@ -71,16 +71,16 @@ impl HostSupport {
         let kernel = parse_release(&release).ok_or(HostError::Release(release))?;
         let privileged =
             caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).map_err(HostError::Capabilities)?;
-        let status = procfs::process::Process::myself().and_then(|me| me.status()).map_err(HostError::Proc)?;
         Ok(Self {
             euid: geteuid().as_raw(),
             egid: getegid().as_raw(),
             kernel,
             landlock_abi: crate::kernel::landlock_abi().map_err(HostError::Landlock)?,
-            seccomp: status.seccomp.is_some(),
+            seccomp: crate::kernel::has_seccomp(),
             namespaces: if privileged { NamespaceRoute::Privileged } else { NamespaceRoute::UserNamespace },
             network_namespace: true,
             fresh_proc: true,
+            sees_host_sockets: super::sockets::table_is_complete(),
             refusals: Vec::new(),
         })
     }
@@ -155,6 +155,7 @@ mod tests {
             namespaces: NamespaceRoute::Privileged,
             network_namespace: true,
             fresh_proc: true,
+            sees_host_sockets: true,
             refusals: Vec::new(),
         }
     }

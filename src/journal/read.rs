@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::files::segments;
+use super::files::{snapshot, successor};
 use super::record::{Entry, Record};
 use crate::policy::SandboxMode;
 
@@ -48,12 +48,8 @@ impl Filter {
 /// # Errors
 /// When a file cannot be read, or there is no journal.
 pub fn read_all(journal: &Path, mut each: impl FnMut(&str, Result<Record, serde_json::Error>)) -> io::Result<()> {
-    let files = segments(journal)?;
-    if files.is_empty() {
-        return Err(io::Error::from(io::ErrorKind::NotFound));
-    }
-    for file in files {
-        for line in BufReader::new(File::open(file)?).split(b'\n') {
+    for (_, file) in snapshot(journal)?.files {
+        for line in BufReader::new(file).split(b'\n') {
             let line = line?;
             each(&String::from_utf8_lossy(&line), serde_json::from_slice(&line));
         }
@@ -68,6 +64,8 @@ pub struct Follow {
     reader: BufReader<File>,
     inode: u64,
     partial: Vec<u8>,
+    /// Nothing is appended to this file any more.
+    finished: bool,
 }
 
 impl Follow {
@@ -81,7 +79,13 @@ impl Follow {
             file.seek(SeekFrom::End(0))?;
         }
         let inode = file.metadata()?.ino();
-        Ok(Self { path: journal.to_path_buf(), reader: BufReader::new(file), inode, partial: Vec::new() })
+        Ok(Self {
+            path: journal.to_path_buf(),
+            reader: BufReader::new(file),
+            inode,
+            partial: Vec::new(),
+            finished: false,
+        })
     }
 
     /// The next whole line that is there already.
@@ -97,16 +101,18 @@ impl Follow {
                 }
                 continue;
             }
-            // At the end of this file: rotated away, there is another under its name.
-            match File::open(&self.path) {
-                Ok(fresh) if fresh.metadata()?.ino() != self.inode => {
-                    self.inode = fresh.metadata()?.ino();
-                    self.reader = BufReader::new(fresh);
-                    self.partial.clear();
-                }
-                Ok(_) => return Ok(None),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-                Err(error) => return Err(error),
+            // At the end of this file. When there is a next one, this one was finished before that was begun, and what was
+            // appended between the look at its end and the look for the next is read before going on.
+            if self.finished {
+                let Some(fresh) = successor(&self.path, self.inode)? else { return Ok(None) };
+                self.inode = fresh.metadata()?.ino();
+                self.reader = BufReader::new(fresh);
+                self.partial.clear();
+                self.finished = false;
+            } else if successor(&self.path, self.inode)?.is_some() {
+                self.finished = true;
+            } else {
+                return Ok(None);
             }
         }
     }

@@ -78,6 +78,12 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// What a head file says; `None` when it is new or unreadable.
+    pub(super) fn read(text: &[u8]) -> Option<Self> {
+        // A hash that is none, or a number that nothing can follow, was written by somebody else.
+        serde_json::from_slice(text).ok().filter(|head: &Self| head.seq < u64::MAX && head.hash.len() == GENESIS.len())
+    }
+
     pub(super) fn start() -> Self {
         Self { seq: 0, hash: GENESIS.to_owned(), bytes: 0 }
     }
@@ -131,7 +137,9 @@ impl Journal {
     fn recover(&self, lock: &Flock<File>, file: &mut File) -> Result<Head, JournalError> {
         let told = read_head(lock).map_err(self.io("its .head file cannot be read"))?;
         let length = file.metadata().map_err(self.io("it cannot be looked at"))?.len();
-        if let Some(head) = told.as_ref().filter(|head| head.bytes == length) {
+        if let Some(head) = told.as_ref().filter(|head| head.bytes == length)
+            && ends_a_line(file, length).map_err(self.io("it cannot be read"))?
+        {
             return Ok(head.clone());
         }
         let tail = tail::look(file).map_err(self.io("it cannot be read"))?;
@@ -175,7 +183,7 @@ impl Journal {
         entry: Entry,
     ) -> Result<Record, JournalError> {
         let mut record = Record {
-            seq: head.seq + 1,
+            seq: head.seq.checked_add(1).ok_or_else(|| JournalError::Foreign { path: self.path.clone() })?,
             time: Timestamp::now(),
             session: session.map(str::to_owned),
             entry,
@@ -204,7 +212,10 @@ impl Journal {
 
     fn rotate(&self) -> Result<File, JournalError> {
         let numbers = rotated(&self.path).map_err(self.io("its directory cannot be read"))?;
-        let next = numbers.last().map_or(1, |last| last + 1);
+        // Nothing is ever written over.
+        let next = numbers.last().map_or(Some(1), |last| last.checked_add(1));
+        let next =
+            next.ok_or_else(|| self.io("there is no number left to rotate it to")(io::ErrorKind::Other.into()))?;
         let renamed = std::fs::rename(&self.path, rotated_path(&self.path, next));
         renamed.map_err(self.io("the full file cannot be renamed"))?;
         let fresh = self.file()?;
@@ -221,7 +232,12 @@ impl Journal {
         // One write of one sector: it is there or it is not.
         text.resize(text.len().max(HEAD_BYTES - 1), b' ');
         text.push(b'\n');
-        lock.write_all_at(&text, 0).map_err(self.io("its .head file cannot be written"))
+        let written = lock.write_all_at(&text, 0).and_then(|()| {
+            // Somebody else's longer text would make the whole unreadable.
+            let length = text.len() as u64;
+            if lock.metadata()?.len() > length { lock.set_len(length) } else { Ok(()) }
+        });
+        written.map_err(self.io("its .head file cannot be written"))
     }
 
     fn io(&self, doing: &'static str) -> impl FnOnce(io::Error) -> JournalError {
@@ -239,11 +255,20 @@ fn options() -> OpenOptions {
     options
 }
 
+/// Whether a record can be put behind what is there: somebody may have changed it and kept its length.
+fn ends_a_line(file: &File, length: u64) -> io::Result<bool> {
+    let mut last = [b'\n'];
+    if length > 0 {
+        file.read_exact_at(&mut last, length - 1)?;
+    }
+    Ok(last == [b'\n'])
+}
+
 /// What the head says; `None` when it is new or unreadable.
 pub(super) fn read_head(head: &File) -> io::Result<Option<Head>> {
     let mut bytes = [0_u8; 4096];
     let length = head.read_at(&mut bytes, 0)?;
-    Ok(serde_json::from_slice(&bytes[..length]).ok())
+    Ok(Head::read(&bytes[..length]))
 }
 
 /// What to say of an end that is not where the head put it; `None` when all is well but for the head.

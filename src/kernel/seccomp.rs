@@ -1,8 +1,10 @@
 //! Installing seccomp filters (seccomp(2)).
 
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use seccompiler::sock_filter;
 
 /// Mirrors `struct sock_fprog` of linux/filter.h.
@@ -20,12 +22,20 @@ fn install(program: &[sock_filter], flags: libc::c_ulong) -> Result<libc::c_long
     Errno::result(result)
 }
 
-/// Adds a filter to this thread. `no_new_privs` must be set.
+/// Whether this kernel was built with seccomp filters (prctl(2), `PR_GET_SECCOMP`).
+pub(crate) fn has_seccomp() -> bool {
+    // SAFETY: the option takes no argument and only reports this thread's mode.
+    let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+    mode >= 0
+}
+
+/// Adds a filter to this thread. `no_new_privs` must be set. What a logged filter refuses becomes an audit record, where
+/// auditing is on.
 ///
 /// # Errors
 /// `EACCES` without `no_new_privs`, `EINVAL` for a program the verifier refuses.
-pub(crate) fn install_filter(program: &[sock_filter]) -> Result<(), Errno> {
-    install(program, 0).map(drop)
+pub(crate) fn install_filter(program: &[sock_filter], logged: bool) -> Result<(), Errno> {
+    install(program, if logged { libc::SECCOMP_FILTER_FLAG_LOG } else { 0 }).map(drop)
 }
 
 /// Adds a filter and returns the descriptor on which its notifications are received.
@@ -70,6 +80,30 @@ pub(crate) fn send_descriptor(socket: &OwnedFd, fd: &OwnedFd, frame: &[u8], toke
         libc::syscall(libc::SYS_sendmsg, socket.as_raw_fd(), &raw const message, no_signal, 0_usize, 0_usize, token)
     };
     Errno::result(sent).map(drop)
+}
+
+/// `chdir(2)` with `token` in the sixth argument register, for a filter that lets through the calls that carry it.
+///
+/// # Errors
+/// As chdir(2).
+pub(crate) fn chdir_past_filter(path: &CStr, token: u64) -> Result<(), Errno> {
+    let path = path.as_ptr();
+    // SAFETY: the path is a live string that ends in NUL, which the call only reads.
+    let done = unsafe { libc::syscall(libc::SYS_chdir, path, 0_usize, 0_usize, 0_usize, 0_usize, token) };
+    Errno::result(done).map(drop)
+}
+
+/// `openat(2)` of an absolute path with `token` in the sixth argument register, as [`chdir_past_filter`].
+///
+/// # Errors
+/// As openat(2).
+pub(crate) fn open_past_filter(path: &CStr, flags: OFlag, token: u64) -> Result<OwnedFd, Errno> {
+    let (path, flags) = (path.as_ptr(), libc::c_long::from(flags.bits()));
+    // SAFETY: the path is a live string that ends in NUL, which the call only reads.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags, 0_usize, 0_usize, token) };
+    let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just made this descriptor for us and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn empty_header(payload: u32) -> libc::cmsghdr {

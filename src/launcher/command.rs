@@ -1,48 +1,87 @@
 //! The command's process between clone and exec: one visible list of steps.
+//!
+//! It either knows what to execute from the start, or is confined ahead of time and told at last.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::Signal;
-use nix::sys::stat::{Mode, SFlag, fstat, major, minor, stat};
-use nix::unistd::{chdir, dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
+use nix::sys::stat::{SFlag, fstat, major, minor, stat};
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, execve, geteuid, setsid};
 
 use seccompiler::sock_filter;
 
 use super::init::Inherited;
 use super::protocol::{Call, Control, Event};
 use super::step::{At, StepError, step};
-use super::{SetupFailure, Stage, domain, wire};
+use super::{SetupFailure, Stage, domain, idle, wire};
 use crate::kernel;
 use crate::plan::{Instruction, SandboxPlan, to_program};
 
+/// What to execute, and its standard input, output and error.
+pub(super) type Task = (Call, [OwnedFd; 3]);
+
 /// Confines this process and executes the program. Returns to nobody: a failure is told on the socket, and the process
 /// ends without having run anything.
-pub(super) fn run(plan: &SandboxPlan, call: &Call, socket: &OwnedFd, stdio: &[OwnedFd; 3], inherited: Inherited) -> ! {
-    let Err(failure) = confine_and_execute(plan, call, socket, stdio, inherited);
-    if let Err(error) = wire::send(socket, &Event::Failed(failure), &[]) {
-        tracing::debug!(%error, "a failure could not be reported");
+pub(super) fn run(plan: &SandboxPlan, task: &Task, socket: &OwnedFd, inherited: Inherited) -> ! {
+    let Err(failure) =
+        confine(plan, Some(task), socket, inherited).and_then(|_| step(plan.fault, Stage::Exec, || execute(&task.0)));
+    report(&failure, socket);
+    kernel::exit_now(125)
+}
+
+/// Confines this process ahead of time and waits for what to execute, which comes over the socket as a [`Call`] with
+/// three descriptors. A byte on `unused` says that nothing was executed; its closing by exec, that something was.
+pub(super) fn run_when_told(plan: &SandboxPlan, socket: &OwnedFd, inherited: Inherited, unused: &OwnedFd) -> ! {
+    let done = confine(plan, None, socket, inherited).and_then(|token| {
+        let Some((call, stdio)) = idle::wait::<Call>(socket) else { return Ok(()) };
+        let Ok(stdio) = <[OwnedFd; 3]>::try_from(stdio) else { return Ok(()) };
+        adopt(plan, &call, &stdio, token)?;
+        if plan.trace.is_none() {
+            announce(socket);
+        }
+        step(plan.fault, Stage::Exec, || execute(&call)).map(|never| match never {})
+    });
+    if let Err(failure) = done {
+        report(&failure, socket);
+    }
+    // EPIPE: init is gone, and this process is about to follow it.
+    if let Err(errno) = nix::unistd::write(unused, &[1]) {
+        tracing::debug!(%errno, "init could not be told that nothing ran");
     }
     kernel::exit_now(125)
 }
 
-fn confine_and_execute(
+/// That the program is executed next.
+fn announce(socket: &OwnedFd) {
+    if let Err(error) = wire::send(socket, &Event::Executing, &[]) {
+        tracing::debug!(%error, "the host could not be told");
+    }
+}
+
+fn report(failure: &SetupFailure, socket: &OwnedFd) {
+    if let Err(error) = wire::send(socket, &Event::Failed(failure.clone()), &[]) {
+        tracing::debug!(%error, "a failure could not be reported");
+    }
+}
+
+/// Every step but the last. Returns the token by which this process alone gets past its own trace filter.
+fn confine(
     plan: &SandboxPlan,
-    call: &Call,
+    task: Option<&Task>,
     socket: &OwnedFd,
-    stdio: &[OwnedFd; 3],
     inherited: Inherited,
-) -> Result<Infallible, SetupFailure> {
+) -> Result<u64, SetupFailure> {
     let fault = plan.fault;
-    step(fault, Stage::Session, || own_session(terminal_among(call, stdio)))?;
+    step(fault, Stage::Session, || own_session(task.and_then(|(call, stdio)| terminal_among(call, stdio))))?;
     step(fault, Stage::Keyring, || fresh_keyring(inherited))?;
     step(fault, Stage::Rlimits, || limit_resources(plan, socket, inherited))?;
     step(fault, Stage::Descriptors, || Ok(kernel::close_on_exec_from(3)?))?;
@@ -50,17 +89,28 @@ fn confine_and_execute(
         step(fault, Stage::Capabilities, keep_ordinary_capabilities)?;
         step(fault, Stage::NoNewPrivs, || Ok(prctl::set_no_new_privs()?))?;
     }
-    // Before the trace filter, whose supervisor would be asked about each of these opens.
-    step(fault, Stage::Stdio, || take_stdio(stdio, plan.mounts.is_some()))?;
-    step(fault, Stage::Workdir, || enter_workdir(&call.workdir))?;
+    if let Some((call, stdio)) = task {
+        adopt(plan, call, stdio, 0)?;
+    }
     if let Some(landlock) = &plan.landlock {
+        if landlock.audit {
+            step(fault, Stage::Landlock, || tell_who(socket))?;
+        }
         step(fault, Stage::Landlock, || domain::enter(landlock))?;
     }
-    step(fault, Stage::Seccomp, || plan.filters.iter().try_for_each(|filter| install(filter)))?;
-    if let Some(filter) = &plan.trace {
-        step(fault, Stage::Trace, || trace(filter, socket))?;
+    let audited = plan.landlock.as_ref().is_some_and(|landlock| landlock.audit);
+    step(fault, Stage::Seccomp, || plan.filters.iter().try_for_each(|filter| install(filter, audited)))?;
+    match &plan.trace {
+        Some(filter) => step(fault, Stage::Trace, || trace(filter, socket)),
+        None => Ok(0),
     }
-    step(fault, Stage::Exec, || execute(call))
+}
+
+/// The steps that only the call decides. Where the trace filter is installed already, its supervisor is not asked about
+/// them, by the token.
+fn adopt(plan: &SandboxPlan, call: &Call, stdio: &[OwnedFd; 3], token: u64) -> Result<(), SetupFailure> {
+    step(plan.fault, Stage::Stdio, || take_stdio(stdio, plan.mounts.is_some(), token))?;
+    step(plan.fault, Stage::Workdir, || enter_workdir(&call.workdir, token))
 }
 
 /// The command's terminal, when it was given one.
@@ -152,24 +202,32 @@ fn refused(_: caps::errors::CapsError) -> StepError {
     Errno::EPERM.into()
 }
 
-fn install(filter: &[Instruction]) -> Result<(), StepError> {
-    Ok(kernel::install_filter(&to_program(filter))?)
+/// Audit numbers processes as the host does, which this one cannot: a descriptor of itself tells.
+fn tell_who(socket: &OwnedFd) -> Result<(), StepError> {
+    let own = kernel::notify::pidfd_open(std::process::id())?;
+    wire::send(socket, &Event::Confining, &[own.as_raw_fd()]).map_err(|_| Errno::EPIPE)?;
+    Ok(())
+}
+
+/// A refusal of a logged filter becomes an audit record.
+fn install(filter: &[Instruction], logged: bool) -> Result<(), StepError> {
+    Ok(kernel::install_filter(&to_program(filter), logged)?)
 }
 
 /// Installs the trace filter and hands its listener to the host. From the first to the last the filter stops `sendmsg`,
-/// which alone can pass a descriptor; so it begins with an exception for one random token, drawn for this run and gone
-/// with this process's memory at exec.
-fn trace(filter: &[Instruction], socket: &OwnedFd) -> Result<(), StepError> {
+/// which alone can pass a descriptor; so it begins with an exception for one random token, drawn for this run and out of
+/// every program's reach after exec. Returns the token.
+fn trace(filter: &[Instruction], socket: &OwnedFd) -> Result<u64, StepError> {
     let token = getrandom::u64().map_err(|_| Errno::EIO)?;
     let mut program = exception_for(token);
     program.extend(to_program(filter));
     let listener = kernel::install_filter_with_listener(&program)?;
     wire::send_past_filter(socket, &Event::Listener, &listener, token).map_err(|_| Errno::EPIPE)?;
-    Ok(())
+    Ok(token)
 }
 
-/// Instructions that allow `sendmsg` with the token in its sixth argument and fall through otherwise. The architecture
-/// was settled by the first filter.
+/// Instructions that allow the three calls of this process that would be stopped, with the token in the sixth argument,
+/// and fall through otherwise. The architecture was settled by the first filter.
 fn exception_for(token: u64) -> Vec<sock_filter> {
     const LOAD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
     const EQUAL: u16 = 0x15; // BPF_JMP | BPF_JEQ | BPF_K
@@ -177,10 +235,13 @@ fn exception_for(token: u64) -> Vec<sock_filter> {
     const SIXTH_ARGUMENT: u32 = 16 + 5 * 8;
     let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     let [low, high] = halves(token);
-    let number = u32::try_from(libc::SYS_sendmsg).unwrap_or(u32::MAX);
+    let [sendmsg, openat, chdir] =
+        [libc::SYS_sendmsg, libc::SYS_openat, libc::SYS_chdir].map(|call| u32::try_from(call).unwrap_or(u32::MAX));
     vec![
         instruction(LOAD, 0, 0, 0),
-        instruction(EQUAL, 0, 5, number),
+        instruction(EQUAL, 2, 0, sendmsg),
+        instruction(EQUAL, 1, 0, openat),
+        instruction(EQUAL, 0, 5, chdir),
         instruction(LOAD, 0, 0, SIXTH_ARGUMENT),
         instruction(EQUAL, 0, 3, low),
         instruction(LOAD, 0, 0, SIXTH_ARGUMENT + 4),
@@ -195,8 +256,8 @@ fn halves(token: u64) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-fn take_stdio(stdio: &[OwnedFd; 3], private_dev: bool) -> Result<(), StepError> {
-    let own = stdio.each_ref().map(|fd| if private_dev { own_device(fd) } else { Ok(None) });
+fn take_stdio(stdio: &[OwnedFd; 3], private_dev: bool, token: u64) -> Result<(), StepError> {
+    let own = stdio.each_ref().map(|fd| if private_dev { own_device(fd, token) } else { Ok(None) });
     let [stdin, stdout, stderr] = own;
     dup2_stdin(stdin?.as_ref().unwrap_or(&stdio[0]))?;
     dup2_stdout(stdout?.as_ref().unwrap_or(&stdio[1]))?;
@@ -205,23 +266,23 @@ fn take_stdio(stdio: &[OwnedFd; 3], private_dev: bool) -> Result<(), StepError> 
 }
 
 /// The sandbox's own node of a memory device: through the host's, uid 0 could change the host's mode and owner of it.
-fn own_device(fd: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+fn own_device(fd: &OwnedFd, token: u64) -> Result<Option<OwnedFd>, Errno> {
     let stat = fstat(fd)?;
     let is_device = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFCHR;
     let name = match (is_device, major(stat.st_rdev), minor(stat.st_rdev)) {
-        (true, 1, 3) => "/dev/null",
-        (true, 1, 5) => "/dev/zero",
-        (true, 1, 7) => "/dev/full",
-        (true, 1, 8) => "/dev/random",
-        (true, 1, 9) => "/dev/urandom",
+        (true, 1, 3) => c"/dev/null",
+        (true, 1, 5) => c"/dev/zero",
+        (true, 1, 7) => c"/dev/full",
+        (true, 1, 8) => c"/dev/random",
+        (true, 1, 9) => c"/dev/urandom",
         _ => return Ok(None),
     };
     let access = OFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFL)?) & OFlag::O_ACCMODE;
-    open(name, access | OFlag::O_CLOEXEC, Mode::empty()).map(Some)
+    kernel::open_past_filter(name, access | OFlag::O_CLOEXEC, token).map(Some)
 }
 
-fn enter_workdir(workdir: &CStr) -> Result<(), StepError> {
-    chdir(workdir).at(path_of(workdir))
+fn enter_workdir(workdir: &CStr, token: u64) -> Result<(), StepError> {
+    kernel::chdir_past_filter(workdir, token).at(path_of(workdir))
 }
 
 /// Executes the program, looked up on the command's own PATH, remembering a refusal over an absence.

@@ -19,7 +19,7 @@ pub(super) fn enter(plan: &LandlockPlan) -> Result<(), StepError> {
     let abi = ABI::from(plan.abi);
     let mut created = handled(plan, abi).map_err(refused)?;
     for rule in &plan.grants {
-        created = grant(created, rule, abi).at(&rule.path)?;
+        created = grant(created, plan, rule, abi).at(&rule.path)?;
     }
     if plan.abi >= 7 && plan.audit {
         created = created.log_new_exec(true).map_err(refused)?;
@@ -43,12 +43,20 @@ fn handled(plan: &LandlockPlan, abi: ABI) -> Result<RulesetCreated, landlock::Ru
     ruleset.create()
 }
 
-fn grant(created: RulesetCreated, rule: &LandlockRule, abi: ABI) -> Result<RulesetCreated, StepError> {
+fn grant(
+    created: RulesetCreated,
+    plan: &LandlockPlan,
+    rule: &LandlockRule,
+    abi: ABI,
+) -> Result<RulesetCreated, StepError> {
     let path: OwnedFd = match open(&rule.path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
         Err(Errno::ENOENT) if rule.optional => return Ok(created),
         opened => opened?,
     };
     let mut rights = rights(rule.grant, abi);
+    if plan.refuse_sockets {
+        rights &= !AccessFs::ResolveUnix;
+    }
     if !SFlag::from_bits_truncate(fstat(&path)?.st_mode).contains(SFlag::S_IFDIR) {
         rights &= AccessFs::from_file(abi);
     }

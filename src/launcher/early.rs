@@ -1,29 +1,33 @@
-//! A launcher that is started before anything else, for a program that runs one command and ends.
+//! A sandbox begun before anything else, for a program that runs one command and ends.
 //!
-//! Executing a launcher costs as much as executing the program itself did. A program that has only just started can fork
-//! one instead, and while it reads its arguments and its policy, the fork already builds the sandbox.
+//! Executing a launcher costs as much as executing the program itself did. A program that has only just started can clone
+//! the init of its one sandbox instead, and while it reads its arguments and its policy, that init already builds.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 
 use caps::{CapSet, Capability};
-use nix::unistd::{Pid, getegid, geteuid};
+use nix::errno::Errno;
+use nix::sys::prctl;
+use nix::unistd::{getegid, geteuid};
 
-use super::server::fork_launcher;
+use super::init::{self, Inherited};
+use super::ready::Ready;
+use super::server::{StartError, inherit, namespace_flags, settle};
+use crate::kernel::{self, Cloned};
 use crate::plan::{IdMap, Namespaces, Shape};
 
-static EARLY: Mutex<Option<(OwnedFd, Pid)>> = Mutex::new(None);
+static EARLY: Mutex<Option<Ready>> = Mutex::new(None);
 
-/// Forks a launcher for the one command that this program is about to run. To be called first thing in `main`, while
-/// there is one thread; a failure is not reported, because the executor starts another launcher where there is none.
+/// Begins the sandbox of the one command that this program is about to run. To be called first thing in `main`, while
+/// there is one thread; a failure is not reported, because the executor starts a launcher where there is no sandbox.
 pub fn start_early() {
-    if let Ok(started) = fork_launcher(likely_shape) {
-        *EARLY.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+    if let Some(begun) = likely_shape().and_then(|shape| begin(shape).ok().flatten()) {
+        *EARLY.lock().unwrap_or_else(PoisonError::into_inner) = Some(begun);
     }
 }
 
-/// The launcher that was started early, once.
-pub(super) fn take() -> Option<(OwnedFd, Pid)> {
+/// The sandbox that was begun early, once.
+pub(super) fn take() -> Option<Ready> {
     EARLY.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
@@ -32,4 +36,28 @@ fn likely_shape() -> Option<Shape> {
     let privileged = caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).ok()?;
     let user = (!privileged).then(|| IdMap { uid: geteuid().as_raw(), gid: getegid().as_raw() });
     Some(Shape { namespaces: Namespaces { user, network: true }, fresh_proc: true, private_dev: true })
+}
+
+/// The init holds what the program held at that moment: no heap of note, and its arguments and environment, which it
+/// overwrites.
+fn begin(shape: Shape) -> Result<Option<Ready>, Errno> {
+    let (ours, theirs) = Ready::inbox()?;
+    match kernel::clone_process(namespace_flags(Some(shape)), true)? {
+        Cloned::Parent { pid, pidfd } => Ok(pidfd.map(|pidfd| Ready::new(shape, pid, pidfd, ours))),
+        Cloned::Child => {
+            drop(ours);
+            match leave_caller(&theirs) {
+                Ok(inherited) => init::wait_and_run(shape, theirs, inherited),
+                Err(_) => kernel::exit_now(1),
+            }
+        }
+    }
+}
+
+/// What an executed launcher has not got in the first place.
+fn leave_caller(inbox: &std::os::fd::OwnedFd) -> Result<Inherited, StartError> {
+    prctl::set_dumpable(false)?;
+    kernel::wipe_arguments_and_environment()?;
+    settle(inbox)?;
+    Ok(inherit()?)
 }

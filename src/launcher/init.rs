@@ -3,25 +3,28 @@
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::CloneFlags;
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, pipe2};
 use rustix::pty::OpenptFlags;
 use rustix::termios::Winsize;
 
+use super::command::Task;
+use super::lookups::NameServer;
 use super::mounts::Foundation;
 use super::protocol::{Call, Control, Event, Exit, Order, Terminal};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
-use super::{SetupFailure, Stage, command, reap};
+use super::{SetupFailure, Stage, command, idle, reap};
 use crate::kernel::{self, Cloned};
-use crate::plan::{Backend, Fault, IdMap, SandboxPlan, Shape};
+use crate::plan::{Backend, Fault, IdMap, Namespaces, SandboxPlan, Shape};
 
 /// What the launcher hands down to every sandbox.
 #[derive(Debug, Clone, Copy)]
@@ -35,10 +38,26 @@ pub(super) struct Inherited {
 /// What a sandbox is to run, and the sockets and descriptors it needs.
 pub(super) struct Work {
     pub(super) plan: SandboxPlan,
-    pub(super) call: Call,
     /// The run's socket.
     pub(super) socket: OwnedFd,
-    pub(super) stdio: [OwnedFd; 3],
+    /// `None` when the command is told at last.
+    pub(super) task: Option<Task>,
+}
+
+impl Work {
+    /// From an order and the descriptors that came with it; `None` when they do not fit.
+    pub(super) fn new(plan: SandboxPlan, call: Option<Call>, descriptors: Vec<OwnedFd>) -> Option<Self> {
+        match call {
+            Some(call) => {
+                let [socket, stdin, stdout, stderr] = descriptors.try_into().ok()?;
+                Some(Self { plan, socket, task: Some((call, [stdin, stdout, stderr])) })
+            }
+            None => {
+                let [socket] = descriptors.try_into().ok()?;
+                Some(Self { plan, socket, task: None })
+            }
+        }
+    }
 }
 
 /// Builds a sandbox and runs its command; ends the process.
@@ -50,33 +69,62 @@ pub(super) fn run(work: Work, inherited: Inherited) -> ! {
 /// Builds a foundation, waits on `inbox` for what to run on it, and runs that; ends the process.
 pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited) -> ! {
     let foundation = lay(Backend::Namespaces, Some(shape), None);
-    if let Ok((Order { plan, call }, fds)) = wire::receive::<Order>(&inbox) {
+    if let Some((Order { plan, call }, descriptors)) = idle::wait::<Order>(&inbox) {
         drop(inbox);
-        if let Ok([socket, stdin, stdout, stderr]) = <[OwnedFd; 4]>::try_from(fds) {
-            carry_out(Work { plan, call, socket, stdio: [stdin, stdout, stderr] }, foundation, inherited);
+        if let Some(work) = Work::new(plan, call, descriptors) {
+            carry_out(work, foundation, inherited);
         }
     }
-    kernel::exit_now(0)
+    kernel::exit_now(EXPIRED)
 }
 
-type Laid = Result<Option<Foundation>, SetupFailure>;
+/// Exit status of an init that nobody wanted after all.
+pub(super) const EXPIRED: i32 = 3;
+
+/// What is built before the policy of the call is known. Without namespaces there is nothing.
+#[derive(Default)]
+struct Ground {
+    mounts: Option<Foundation>,
+    names: Option<NameServer>,
+}
+
+type Laid = Result<Ground, SetupFailure>;
 
 fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
-    let Work { plan, call, socket, stdio } = work;
-    let built = foundation.and_then(|foundation| build(&plan, foundation, &socket));
-    let started = built.and_then(|()| {
-        let stdio = match call.terminal {
-            Some(wanted) => step(plan.fault, Stage::Stdio, || terminal(wanted, stdio, &socket))?,
-            None => stdio,
-        };
-        start(&plan, &call, &socket, &stdio, inherited)
+    let Work { plan, socket, task } = work;
+    let built = foundation.and_then(|mut ground| build(&plan, ground.mounts.as_mut(), &socket).map(|()| ground));
+    let started = built.and_then(|ground| match task {
+        Some((call, stdio)) => {
+            let stdio = match call.terminal {
+                Some(wanted) => step(plan.fault, Stage::Stdio, || terminal(wanted, stdio, &socket))?,
+                None => stdio,
+            };
+            let (main, signals) = start(&plan, &(call, stdio), &socket, inherited)?;
+            Ok((main, signals, None, ground))
+        }
+        None => {
+            let (main, signals, unused) = start_ahead(&plan, &socket, inherited)?;
+            Ok((main, signals, Some(unused), ground))
+        }
     });
     match started {
-        Ok((main, signals)) => {
-            let sandbox = Sandbox { socket, signals, main, namespaced: plan.backend == Backend::Namespaces };
-            // The command runs already, so a refusal here cannot be told as one of building: the sandbox ends without a
-            // word, which the host reports as lost.
+        Ok((main, signals, unused, Ground { mounts, names })) => {
+            let namespaced = plan.backend == Backend::Namespaces;
+            let mut sandbox = Sandbox { socket, signals, names, main, namespaced };
+            // The command may run already, so a refusal here cannot be told as one of building: the sandbox ends without
+            // a word, which the host reports as lost.
             let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
+            match unused {
+                // Taking the host's tree apart waits for every processor, a millisecond and more: while nothing is
+                // wanted, or else at the end of this process, when all has been told.
+                None => std::mem::forget(mounts),
+                Some(unused) => {
+                    drop(mounts);
+                    if !bare || !sandbox.has_executed(&unused) {
+                        kernel::exit_now(0);
+                    }
+                }
+            }
             if bare {
                 tell(&sandbox.socket, &Event::Started);
             }
@@ -89,20 +137,32 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
 
 /// What is the same whatever the policy. Without namespaces that is the lifeline alone.
 fn lay(backend: Backend, shape: Option<Shape>, fault: Option<Fault>) -> Laid {
+    if let Some(Shape { namespaces, .. }) = shape {
+        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces))?))?;
+    }
     if let Some(map) = shape.and_then(|shape| shape.namespaces.user) {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
     step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
-    let Some(shape) = shape else { return Ok(None) };
-    let foundation = Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?;
-    if shape.namespaces.network {
-        step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    let Some(shape) = shape else { return Ok(Ground::default()) };
+    let mounts = Some(Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?);
+    if !shape.namespaces.network {
+        return Ok(Ground { mounts, names: None });
     }
-    Ok(Some(foundation))
+    step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    Ok(Ground { mounts, names: NameServer::open() })
+}
+
+/// Those that init was not born into.
+fn own_namespaces(namespaces: Namespaces) -> CloneFlags {
+    let mut flags =
+        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWCGROUP;
+    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network);
+    flags
 }
 
 /// Everything else up to the command's own process.
-fn build(plan: &SandboxPlan, foundation: Option<Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
+fn build(plan: &SandboxPlan, foundation: Option<&mut Foundation>, socket: &OwnedFd) -> Result<(), SetupFailure> {
     if let (Some(foundation), Some(mounts)) = (foundation, &plan.mounts) {
         foundation.finish(mounts, plan.pid_max, plan.fault)?;
     }
@@ -165,26 +225,49 @@ fn terminal(wanted: Terminal, mut stdio: [OwnedFd; 3], socket: &OwnedFd) -> Resu
     Ok(stdio)
 }
 
-/// Starts the command's process. The parent sleeps until it has executed its program or failed to (`CLONE_VFORK`), so
-/// what it tells the host next is a fact.
+/// Starts the command's process. The parent sleeps until it has executed its program or failed to, so what it tells the
+/// host next is a fact.
 fn start(
     plan: &SandboxPlan,
-    call: &Call,
+    task: &Task,
     socket: &OwnedFd,
-    stdio: &[OwnedFd; 3],
     inherited: Inherited,
 ) -> Result<(Pid, SignalFd), SetupFailure> {
     step(plan.fault, Stage::Fork, || {
-        let mut mask = SigSet::empty();
-        mask.add(Signal::SIGCHLD);
-        mask.add(Signal::SIGTERM);
-        mask.thread_block()?;
-        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        match kernel::clone_process(CloneFlags::CLONE_VFORK, false)? {
-            Cloned::Parent { pid, .. } => Ok((pid, signals)),
-            Cloned::Child => command::run(plan, call, socket, stdio, inherited),
+        let signals = watch_signals()?;
+        if plan.trace.is_none() {
+            tell(socket, &Event::Executing);
+        }
+        let main = kernel::run_sharing_memory(|| command::run(plan, task, socket, inherited))?;
+        Ok((main, signals))
+    })
+}
+
+/// Starts a command's process that is told at last what to execute. The pipe says whether it did.
+fn start_ahead(
+    plan: &SandboxPlan,
+    socket: &OwnedFd,
+    inherited: Inherited,
+) -> Result<(Pid, SignalFd, OwnedFd), SetupFailure> {
+    step(plan.fault, Stage::Fork, || {
+        let signals = watch_signals()?;
+        let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
+        match kernel::clone_process(CloneFlags::empty(), false)? {
+            Cloned::Parent { pid, .. } => Ok((pid, signals, reader)),
+            Cloned::Child => {
+                drop(reader);
+                command::run_when_told(plan, socket, inherited, &writer)
+            }
         }
     })
+}
+
+fn watch_signals() -> Result<SignalFd, Errno> {
+    let mut mask = SigSet::empty();
+    mask.add(Signal::SIGCHLD);
+    mask.add(Signal::SIGTERM);
+    mask.thread_block()?;
+    SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
 
 /// A failure to tell the host means that the host is gone; the hang-up on the same socket ends the sandbox.
@@ -197,14 +280,34 @@ fn tell(socket: &OwnedFd, event: &Event) {
 struct Sandbox {
     socket: OwnedFd,
     signals: SignalFd,
+    names: Option<NameServer>,
     main: Pid,
     namespaced: bool,
 }
 
 impl Sandbox {
+    /// Waits until a command that is told at last has executed something; false when it never will.
+    fn has_executed(&self, unused: &OwnedFd) -> bool {
+        loop {
+            let mut ready =
+                [PollFd::new(unused.as_fd(), PollFlags::POLLIN), PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ready, PollTimeout::NONE) {
+                Ok(_) | Err(Errno::EINTR) => {}
+                Err(_) => return false,
+            }
+            let [decided, signal] = ready.map(|fd| fd.any().unwrap_or(false));
+            if decided {
+                return nix::unistd::read(unused, &mut [0]) == Ok(0);
+            }
+            if signal && self.told_to_end() {
+                return false;
+            }
+        }
+    }
+
     /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind. Without `wait` it
     /// ends everything at once.
-    fn supervise(self, wait: bool) {
+    fn supervise(&mut self, wait: bool) {
         let ending = if wait { self.wait_for_main() } else { None };
         if self.namespaced {
             reap::kill_all_in_namespace();
@@ -217,25 +320,28 @@ impl Sandbox {
     }
 
     /// How the command ended; `None` when the sandbox is to end without it, because the host or the launcher is gone.
-    fn wait_for_main(&self) -> Option<(Option<i32>, Option<i32>)> {
+    fn wait_for_main(&mut self) -> Option<(Option<i32>, Option<i32>)> {
         loop {
             if let Some(ending) = self.collect() {
                 return Some(ending);
             }
-            let mut ready = [
-                PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-            ];
+            // Without a name server the third is the second once more.
+            let questions = self.names.as_ref().map_or(self.socket.as_fd(), |names| names.socket().as_fd());
+            let mut ready = [self.signals.as_fd(), self.socket.as_fd(), questions]
+                .map(|descriptor| PollFd::new(descriptor, PollFlags::POLLIN));
             match poll(&mut ready, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(_) => return None,
             }
-            let [signal, control] = ready.map(|fd| fd.any().unwrap_or(false));
+            let [signal, control, question] = ready.map(|fd| fd.any().unwrap_or(false));
             if signal && self.told_to_end() {
                 return None;
             }
             if control && !self.obey() {
                 return None;
+            }
+            if let Some(names) = self.names.as_mut().filter(|_| question) {
+                names.answer(|question| tell(&self.socket, &Event::Lookup(question.to_vec())));
             }
         }
     }

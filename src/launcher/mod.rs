@@ -2,12 +2,19 @@
 //!
 //! [`enter`] turns the calling process into a launcher when it was started as one; its `client` is the host's side.
 
+mod channel;
 mod client;
 mod command;
+mod connection;
 mod dev;
 mod domain;
 mod early;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
+mod idle;
 mod init;
+mod locate;
+mod lookups;
 mod mount_point;
 mod mounts;
 mod probe;
@@ -17,11 +24,15 @@ mod reap;
 mod server;
 mod stage;
 mod step;
+mod warm;
 mod wire;
 
-pub(crate) use client::{LauncherClient, RunChannel};
-pub use client::{LauncherError, LauncherPath};
+pub(crate) use channel::RunChannel;
+pub(crate) use client::LauncherClient;
 pub use early::start_early;
+#[cfg(any(test, fuzzing))]
+pub use fuzzing::launcher as fuzz;
+pub use locate::{LauncherError, LauncherPath};
 pub use probe::Probe;
 pub(crate) use protocol::{Call, Control, Event, Exit, Terminal};
 pub use server::enter;

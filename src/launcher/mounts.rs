@@ -13,7 +13,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use super::dev::Devices;
-use super::mount_point::{make_target, open_path, seal, tmpfs};
+use super::mount_point::{create_file, make_target, open_path, seal, tmpfs};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
@@ -34,13 +34,20 @@ const HOST_WIDE: [&str; 11] = [
     "vmallocinfo",
 ];
 
-/// What every policy stands on: each mount of the host read-only, a private `/dev`, and a `/proc` that is not attached
-/// yet because its one per-policy setting is still to be made.
+/// What every policy stands on: each mount of the host read-only, a private `/dev`, and a `/proc` that is still writable
+/// because its one per-policy setting is to be made.
 pub(super) struct Foundation {
     /// The host's tree as it was, to tell which mounts were read-only before.
     original: OwnedFd,
     masks: Option<Masks>,
-    proc: Option<OwnedFd>,
+    proc: Option<Proc>,
+}
+
+/// `/proc` of the new PID namespace.
+struct Proc {
+    mount: OwnedFd,
+    /// Opened ahead of time: the first look into a new `/proc/sys` takes longer than a dozen binds.
+    pid_max: Option<Result<OwnedFd, Errno>>,
 }
 
 impl Foundation {
@@ -52,21 +59,28 @@ impl Foundation {
         let masks = step(fault, Stage::Binds, || private_dev.then(Masks::make).transpose())?;
         step(fault, Stage::Dev, || devices.map_or(Ok(()), Devices::build))?;
         let proc = step(fault, Stage::Proc, || fresh_proc.then(new_proc).transpose())?;
-        Ok(Self { original, masks, proc })
+        let foundation = Self { original, masks, proc };
+        step(fault, Stage::Proc, || foundation.hide_host_wide())?;
+        Ok(foundation)
     }
 
-    /// Adds what the policy says.
+    /// Adds what the policy says. What is left of the foundation is of no more use, and takes the kernel a while to take
+    /// apart.
     pub(super) fn finish(
-        self,
+        &mut self,
         plan: &MountPlan,
         pid_max: Option<u32>,
         fault: Option<Fault>,
     ) -> Result<(), SetupFailure> {
-        if let Some(proc) = &self.proc {
+        if let Some(proc) = &mut self.proc {
+            // A mount on which something is open for writing cannot be made read-only.
+            let file = proc.pid_max.take();
             if let Some(limit) = pid_max {
-                step(fault, Stage::PidLimit, || limit_pids(proc, limit))?;
+                step(fault, Stage::PidLimit, || limit_pids(file.unwrap_or(Err(Errno::ENOENT)), limit))?;
+            } else {
+                drop(file);
             }
-            step(fault, Stage::Proc, || attach_proc(proc).and_then(|()| self.hide_host_wide(proc)))?;
+            step(fault, Stage::Proc, || seal(&proc.mount))?;
         }
         let open_all = || plan.ops.iter().map(|op| self.open_source(op)).collect::<Result<Vec<_>, _>>();
         let sources = step(fault, Stage::BindSources, open_all)?;
@@ -80,10 +94,10 @@ impl Foundation {
 
     /// Covers the files of `/proc` that tell of the whole host, whatever the PID namespace: keys of every keyring this
     /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover.
-    fn hide_host_wide(&self, proc: &OwnedFd) -> Result<(), StepError> {
-        let Some(masks) = &self.masks else { return Ok(()) };
+    fn hide_host_wide(&self) -> Result<(), StepError> {
+        let (Some(masks), Some(proc)) = (&self.masks, &self.proc) else { return Ok(()) };
         for name in HOST_WIDE {
-            let file = match openat(proc, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
+            let file = match openat(&proc.mount, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
                 Err(Errno::ENOENT) => continue,
                 opened => opened?,
             };
@@ -129,6 +143,7 @@ impl Foundation {
             }
             (MountKind::MaskDirectory { populated: false }, None) => kernel::clone_tree(&mask()?.directory, false)?,
             (MountKind::MaskFile, None) => kernel::clone_tree(&mask()?.file, false)?,
+            (MountKind::NameServer, None) => kernel::clone_tree(&mask()?.resolver, false)?,
             (MountKind::MaskDirectory { populated: true }, None) => tmpfs("0755", 1 << 20)?,
             (MountKind::Private(PrivateSource::Memory { size }), None) => tmpfs("1777", *size)?,
             (MountKind::Private(PrivateSource::Directory(_)), None) => return Err(Errno::ENOENT.into()),
@@ -160,13 +175,18 @@ fn close_everything() -> Result<(), StepError> {
     Ok(bind_read_only(&open_path(Path::new("/"))?)?)
 }
 
-/// The two things that stand in for masked paths.
+/// What the sandbox's own name server needs to be asked: by whom it is found, and that no answer is waited for twice.
+const RESOLVER: &[u8] = b"nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+
+/// The things that stand in for paths of the host.
 struct Masks {
     /// Reads as empty, refuses writes.
     directory: OwnedFd,
     /// A device on a nodev mount: opening it is refused (`EACCES`) whoever asks, uid 0 included, where an empty file would
     /// be believed.
     file: OwnedFd,
+    /// The sandbox's own `resolv.conf`.
+    resolver: OwnedFd,
 }
 
 impl Masks {
@@ -176,29 +196,31 @@ impl Masks {
         let file = open_path(Path::new("/dev/null")).at(Path::new("/dev/null"))?;
         let mount = tmpfs("0755", 64 << 10)?;
         mkdirat(&mount, "directory", Mode::from_bits_truncate(0o555))?;
+        match nix::unistd::write(create_file(&mount, "resolver", 0o444)?, RESOLVER) {
+            // No file may grow here (RLIMIT_FSIZE), this one neither: an empty one leads a resolver to the same address.
+            Ok(_) | Err(Errno::EFBIG) => {}
+            Err(errno) => return Err(errno.into()),
+        }
         seal(&mount)?;
         kernel::move_mount_onto(&mount, open_path(Path::new("/dev"))?)?;
-        let directory = openat(&mount, "directory", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        Ok(Self { directory, file })
+        let open = |name| openat(&mount, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty());
+        Ok(Self { directory: open("directory")?, file, resolver: open("resolver")? })
     }
 }
 
-/// `/proc` of the new PID namespace, detached and still writable.
-fn new_proc() -> Result<OwnedFd, StepError> {
-    Ok(kernel::fs_context(c"proc")?.mount(MountAttr::NOSUID | MountAttr::NODEV | MountAttr::NOEXEC)?)
+/// A new one. It is sealed before anything runs: read-only as a whole, `sys`, `sysrq-trigger`,
+/// `irq`, `bus` of uid 0 among it. What ordinary programs write there (their own `comm`, `oom_score_adj`) the Landlock
+/// domain would refuse as well.
+fn new_proc() -> Result<Proc, StepError> {
+    let mount = kernel::fs_context(c"proc")?.mount(MountAttr::NOSUID | MountAttr::NODEV | MountAttr::NOEXEC)?;
+    kernel::move_mount_onto(&mount, open_path(Path::new("/proc"))?)?;
+    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let pid_max = openat(&mount, "sys/kernel/pid_max", flags, Mode::empty());
+    Ok(Proc { mount, pid_max: Some(pid_max) })
 }
 
 /// `kernel.pid_max` belongs to the PID namespace since Linux 6.14.
-fn limit_pids(proc: &OwnedFd, limit: u32) -> Result<(), StepError> {
-    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    let file = openat(proc, "sys/kernel/pid_max", flags, Mode::empty())?;
-    nix::unistd::write(&file, limit.to_string().as_bytes())?;
+fn limit_pids(file: Result<OwnedFd, Errno>, limit: u32) -> Result<(), StepError> {
+    nix::unistd::write(file?, limit.to_string().as_bytes())?;
     Ok(())
-}
-
-/// Read-only as a whole: `sys`, `sysrq-trigger`, `irq`, `bus` of uid 0 among it. What ordinary programs write there
-/// (their own `comm`, `oom_score_adj`) the Landlock domain would refuse as well.
-fn attach_proc(proc: &OwnedFd) -> Result<(), StepError> {
-    seal(proc)?;
-    Ok(kernel::move_mount_onto(proc, open_path(Path::new("/proc"))?)?)
 }

@@ -16,8 +16,8 @@ use nix::unistd::{getegid, geteuid};
 use seccompiler::sock_filter;
 use serde::Serialize;
 
-use super::client::{LauncherError, LauncherPath};
 use super::domain;
+use super::locate::{LauncherError, LauncherPath};
 use crate::kernel;
 use crate::plan::{LandlockGrant, LandlockPlan, LandlockRule};
 
@@ -124,7 +124,7 @@ pub(super) fn run(name: &OsStr) -> i32 {
             namespace(CloneFlags::CLONE_NEWNET).and_then(|()| kernel::bring_loopback_up().map_err(errno_of))
         }
         Probe::Landlock => enter_domain(),
-        Probe::Seccomp => prctl::set_no_new_privs().and_then(|()| kernel::install_filter(&allow_everything())),
+        Probe::Seccomp => prctl::set_no_new_privs().and_then(|()| kernel::install_filter(&allow_everything(), false)),
         Probe::Notification => {
             prctl::set_no_new_privs().and_then(|()| kernel::install_filter_with_listener(&allow_everything()).map(drop))
         }
@@ -176,6 +176,7 @@ fn enter_domain() -> Result<(), Errno> {
         refuse_tcp: false,
         scope_signals: false,
         scope_abstract_sockets: false,
+        refuse_sockets: false,
         audit: false,
     };
     domain::enter(&plan).map_err(|error| error.errno())

@@ -9,7 +9,27 @@ use std::ffi::CString;
 use serde::{Deserialize, Serialize};
 
 use super::SetupFailure;
+use super::wire::Message;
 use crate::plan::{SandboxPlan, Shape};
+
+/// Most bytes of a request: more than the largest plan, and more arguments and environment than any kernel takes.
+const MOST: usize = 256 << 20;
+
+impl Message for Request {
+    const MOST: usize = MOST;
+}
+
+impl Message for Order {
+    const MOST: usize = MOST;
+}
+
+/// Arguments and environment may be as large as the kernel takes.
+impl Message for Call {
+    const MOST: usize = Order::MOST;
+}
+
+impl Message for Event {}
+impl Message for Control {}
 
 /// From the host to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,6 +60,14 @@ pub(crate) enum Request {
         /// The per-call part.
         call: Call,
     },
+    /// Build one sandbox up to the point where only the call is missing, which the host sends to it directly: a [`Call`]
+    /// with standard input, output and error. Descriptor: the run's socket.
+    Warm {
+        /// Number of the run; never used twice.
+        run: u64,
+        /// Number of a plan defined before.
+        plan: u64,
+    },
     /// Kill the sandbox of a run, if it is still there.
     Kill {
         /// Number of the run.
@@ -47,13 +75,13 @@ pub(crate) enum Request {
     },
 }
 
-/// From the launcher to a sandbox whose foundation was built ahead of time. Descriptors as with [`Request::Spawn`].
+/// To a sandbox whose foundation was built ahead of time. Descriptors as with [`Request::Spawn`] or [`Request::Warm`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     /// The plan.
     pub(crate) plan: SandboxPlan,
-    /// The per-call part.
-    pub(crate) call: Call,
+    /// The per-call part; `None` when it is to be waited for.
+    pub(crate) call: Option<Call>,
 }
 
 /// The per-call part of a run.
@@ -89,10 +117,18 @@ pub(crate) enum Event {
     Failed(SetupFailure),
     /// The program is executing.
     Started,
-    /// The trace filter is installed; its listener comes as a descriptor.
+    /// The command's process is about to enter its Landlock domain, whose refusals are to be found in the audit log; a
+    /// pidfd of it comes as a descriptor.
+    Confining,
+    /// The program is about to be executed: whatever is heard after this, it may have run. Only where there is no
+    /// [`Self::Listener`], which says the same.
+    Executing,
+    /// The trace filter is installed, and the program executed next; its listener comes as a descriptor.
     Listener,
     /// The proxy's socket listens; it comes as a descriptor.
     ProxySocket,
+    /// A name was looked up, which is refused: the question as it was asked (RFC 1035, header first).
+    Lookup(Vec<u8>),
     /// The command has a pseudo-terminal; the side that a person sits at comes as a descriptor.
     Terminal,
     /// The command has ended and nothing of it is left.

@@ -1,7 +1,7 @@
 //! The sandbox that is built ahead of time.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
@@ -13,6 +13,7 @@ use crate::kernel;
 use crate::plan::{SandboxPlan, Shape};
 
 /// A sandbox whose foundation stands and which waits for its order.
+#[derive(Debug)]
 pub(super) struct Ready {
     pub(super) shape: Shape,
     pub(super) pid: Pid,
@@ -31,9 +32,8 @@ impl Ready {
     }
 
     /// Hands the order over.
-    pub(super) fn order(&self, plan: SandboxPlan, call: Call, fds: &[OwnedFd]) -> Result<(), WireError> {
-        let fds: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-        wire::send(&self.inbox, &Order { plan, call }, &fds)
+    pub(super) fn order(&self, plan: SandboxPlan, call: Option<Call>, fds: &[RawFd]) -> Result<(), WireError> {
+        wire::send(&self.inbox, &Order { plan, call }, fds)
     }
 
     /// Ends it unused.
@@ -45,6 +45,7 @@ impl Ready {
 }
 
 /// The host's mount table: a sandbox that was built before it changed shows the tree as it was.
+#[derive(Debug)]
 pub(super) struct MountTable(File);
 
 impl MountTable {

@@ -5,12 +5,12 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
-/// Collects every child that has ended and returns their pids.
-pub(super) fn collect() -> Vec<Pid> {
+/// Collects every child that has ended and returns their pids and exit codes.
+pub(super) fn collect() -> Vec<(Pid, Option<i32>)> {
     let mut ended = Vec::new();
     while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
         match status.pid() {
-            Some(pid) => ended.push(pid),
+            Some(pid) => ended.push((pid, ending(status).and_then(|(code, _)| code))),
             None => break,
         }
     }

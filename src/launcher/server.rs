@@ -1,9 +1,10 @@
 //! The launcher process: takes requests, clones sandboxes, outlives none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
@@ -13,11 +14,11 @@ use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, socketpair, sockopt};
+use nix::sys::socket::{SockType, getsockopt, sockopt};
 use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
-use super::init::{self, Inherited, Work};
+use super::init::{self, EXPIRED, Inherited, Work};
 use super::probe::{self, PROBE_ARGUMENT};
 use super::protocol::{Call, Event, Request};
 use super::ready::{MountTable, Ready};
@@ -55,7 +56,7 @@ pub(super) fn can_reexecute() -> bool {
 
 /// Why a launcher could not begin. Nobody is told but by the closed socket: standard error may be anybody's.
 #[derive(Debug, thiserror::Error)]
-enum StartError {
+pub(super) enum StartError {
     #[error("standard input is not the socket of an executor")]
     NotASocket,
     #[error(transparent)]
@@ -64,43 +65,33 @@ enum StartError {
     Proc(#[from] std::io::Error),
 }
 
-/// Forks a launcher from a program that has only just started, which is cheaper than executing it a second time.
-///
-/// The fork holds what the program held at that moment: no heap of note, and its arguments and environment, which it
-/// overwrites. Returns the host's end of the socket and the launcher's pid.
-pub(super) fn fork_launcher(shape: impl FnOnce() -> Option<Shape>) -> Result<(OwnedFd, Pid), Errno> {
-    let (ours, theirs) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
-    match kernel::clone_process(CloneFlags::empty(), false)? {
-        Cloned::Parent { pid, .. } => Ok((ours, pid)),
-        Cloned::Child => {
-            drop(ours);
-            let served = leave_caller(&theirs).and_then(|()| serve(theirs, shape(), true));
-            kernel::exit_now(i32::from(served.is_err()))
-        }
-    }
-}
-
-/// For a forked launcher: what an executed one has not got in the first place.
-fn leave_caller(socket: &OwnedFd) -> Result<(), StartError> {
-    prctl::set_dumpable(false)?;
-    kernel::wipe_arguments_and_environment()?;
-    settle(socket)
-}
-
 fn serve_stdin() -> Result<(), StartError> {
     let socket = isolate()?;
-    serve(socket, None, false)
-}
-
-fn serve(socket: OwnedFd, wanted: Option<Shape>, one_shot: bool) -> Result<(), StartError> {
     let mut mask = SigSet::empty();
     mask.add(Signal::SIGCHLD);
     mask.thread_block()?;
     let children = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let inherited = Inherited { open_files: raise_open_files()?, fresh_keyring: fresh_keyring()? };
+    let inherited = inherit()?;
     let mount_table = MountTable::watch()?;
-    let (plans, runs) = (HashMap::new(), HashMap::new());
-    Server { socket, children, mount_table, inherited, plans, runs, ready: None, wanted, one_shot }.run()
+    let server = Server {
+        socket,
+        children,
+        mount_table,
+        inherited,
+        plans: HashMap::new(),
+        runs: HashMap::new(),
+        ready: None,
+        wanted: None,
+        idle: true,
+        ahead: VecDeque::new(),
+        due: Instant::now(),
+    };
+    server.run()
+}
+
+/// What sandboxes get from the process that makes them, which leaves the caller's session keyring on the way.
+pub(super) fn inherit() -> Result<Inherited, Errno> {
+    Ok(Inherited { open_files: raise_open_files()?, fresh_keyring: fresh_keyring()? })
 }
 
 /// Leaves the caller's session, terminal, directory and descriptors behind, and closes the door to other processes.
@@ -113,11 +104,12 @@ fn isolate() -> Result<OwnedFd, StartError> {
     let socket = kernel::adopt(fcntl(&stdin, FcntlArg::F_DUPFD_CLOEXEC(3))?);
     std::mem::forget(stdin);
     settle(&socket)?;
+    prctl::set_child_subreaper(true)?;
     Ok(socket)
 }
 
 /// A session, directory and standard descriptors of its own, and every other descriptor closed.
-fn settle(socket: &OwnedFd) -> Result<(), StartError> {
+pub(super) fn settle(socket: &OwnedFd) -> Result<(), StartError> {
     if nix::unistd::getsid(None) != Ok(nix::unistd::getpid()) {
         setsid()?;
     }
@@ -128,7 +120,6 @@ fn settle(socket: &OwnedFd) -> Result<(), StartError> {
     dup2_stderr(&null)?;
     drop(null);
     kernel::close_all_but(socket)?;
-    prctl::set_child_subreaper(true)?;
     Ok(())
 }
 
@@ -153,6 +144,9 @@ fn fresh_keyring() -> Result<bool, Errno> {
 struct Run {
     number: u64,
     pidfd: OwnedFd,
+    /// A copy of the sandbox's end of its socket. The kernel closes the descriptors of an init that is killed before it
+    /// ends the processes beneath it; the host is to see the end of the socket when nothing is left.
+    _socket: Option<OwnedFd>,
 }
 
 struct Server {
@@ -166,26 +160,42 @@ struct Server {
     ready: Option<Ready>,
     /// The shape to have one ready of.
     wanted: Option<Shape>,
-    /// One is enough.
-    one_shot: bool,
+    /// The last one that stood ready was not wanted; until there is another request there will be none.
+    idle: bool,
+    /// Sandboxes to build ahead, by run, plan and descriptors.
+    ahead: VecDeque<(u64, u64, Vec<OwnedFd>)>,
+    /// When to go on building ahead.
+    due: Instant,
 }
+
+/// How long after a request nothing is built ahead, unless a sandbox ends before: the command that was just started is
+/// what the machine is wanted for.
+const QUIET: Duration = Duration::from_millis(10);
 
 impl Server {
     fn run(mut self) -> Result<(), StartError> {
         loop {
-            let idle_work = self.ready.is_none() && self.wanted.is_some();
-            let patience = if idle_work { PollTimeout::ZERO } else { PollTimeout::NONE };
-            let mut ready = [
+            let building = !self.ahead.is_empty() || self.ready.is_none() && self.wanted.is_some() && !self.idle;
+            let patience = if building { self.patience() } else { PollTimeout::NONE };
+            let mut ready = vec![
                 PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.children.as_fd(), PollFlags::POLLIN),
                 PollFd::new(self.mount_table.as_fd(), PollFlags::POLLPRI),
             ];
+            let ahead = self.ahead.iter().filter_map(|(_, _, fds)| fds.first());
+            ready.extend(ahead.map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN)));
             let events = match poll(&mut ready, patience) {
                 Ok(events) => events,
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(errno.into()),
             };
-            let [request, child, mounts] = ready.map(|fd| fd.any().unwrap_or(false));
+            let spoke: Vec<bool> = ready.iter().map(|fd| fd.any().unwrap_or(false)).collect();
+            let (request, child, mounts) = (spoke[0], spoke[1], spoke[2]);
+            // One got its call before it was begun.
+            let called = spoke[3..].iter().position(|spoke| *spoke).and_then(|at| self.ahead.remove(at));
+            if let Some((run, plan, fds)) = called {
+                self.spawn(run, plan, None, fds);
+            }
             if mounts {
                 self.discard_ready();
             }
@@ -196,9 +206,24 @@ impl Server {
                 self.shut_down();
                 return Ok(());
             }
-            if events == 0 && idle_work {
-                self.prepare();
+            if events == 0 && building {
+                self.build_ahead();
             }
+        }
+    }
+
+    /// Until it is time to build ahead.
+    fn patience(&self) -> PollTimeout {
+        let left = self.due.saturating_duration_since(Instant::now());
+        // Rounded up, so that the time has come when nothing else has.
+        PollTimeout::try_from(left.as_millis() + u128::from(!left.is_zero())).unwrap_or(PollTimeout::ZERO)
+    }
+
+    /// One sandbox that waits for its call, or else the foundation of one for whatever comes.
+    fn build_ahead(&mut self) {
+        match self.ahead.pop_front() {
+            Some((run, plan, fds)) => self.spawn(run, plan, None, fds),
+            None => self.prepare(),
         }
     }
 
@@ -213,7 +238,14 @@ impl Server {
             }
             Ok((Request::Kill { run }, _)) => self.kill(run),
             Ok((Request::Prepare { shape }, _)) => self.want(shape),
-            Ok((Request::Spawn { run, plan, call }, fds)) => self.spawn(run, plan, call, fds),
+            Ok((Request::Spawn { run, plan, call }, fds)) => {
+                self.due = Instant::now() + QUIET;
+                self.spawn(run, plan, Some(call), fds);
+            }
+            Ok((Request::Warm { run, plan }, fds)) => {
+                self.due = Instant::now() + QUIET;
+                self.ahead.push_back((run, plan, fds));
+            }
             Err(WireError::NotReady) => {}
             Err(_) => return false,
         }
@@ -236,9 +268,6 @@ impl Server {
     /// Starts on the next sandbox. A failure leaves none ready; the next spawn builds its own and reports why it cannot.
     fn prepare(&mut self) {
         let Some(shape) = self.wanted else { return };
-        if self.one_shot {
-            self.wanted = None;
-        }
         let Ok((ours, theirs)) = Ready::inbox() else {
             self.wanted = None;
             return;
@@ -255,8 +284,11 @@ impl Server {
         }
     }
 
-    fn spawn(&mut self, number: u64, plan: u64, call: Call, fds: Vec<OwnedFd>) {
-        let Ok(fds) = <[OwnedFd; 4]>::try_from(fds) else { return };
+    fn spawn(&mut self, number: u64, plan: u64, call: Option<Call>, fds: Vec<OwnedFd>) {
+        self.idle = false;
+        if fds.is_empty() {
+            return;
+        }
         let Some(plan) = self.plans.get(&plan).cloned() else {
             report(&fds[0], Stage::Request, Errno::ENOKEY);
             return;
@@ -267,9 +299,11 @@ impl Server {
         }
         let fits = |ready: &mut Ready| plan.fault.is_none() && Some(ready.shape) == plan.shape();
         if let Some(ready) = self.ready.take_if(fits) {
-            match ready.order(plan.clone(), call.clone(), &fds) {
+            let raw: Vec<_> = fds.iter().map(AsRawFd::as_raw_fd).collect();
+            match ready.order(plan.clone(), call.clone(), &raw) {
                 Ok(()) => {
-                    self.runs.insert(ready.pid, Run { number, pidfd: ready.pidfd });
+                    let run = Run { number, pidfd: ready.pidfd, _socket: fds.into_iter().next() };
+                    self.runs.insert(ready.pid, run);
                     return;
                 }
                 Err(error) => {
@@ -281,10 +315,10 @@ impl Server {
         self.spawn_cold(number, plan, call, fds);
     }
 
-    fn spawn_cold(&mut self, number: u64, plan: SandboxPlan, call: Call, fds: [OwnedFd; 4]) {
+    fn spawn_cold(&mut self, number: u64, plan: SandboxPlan, call: Option<Call>, fds: Vec<OwnedFd>) {
         match kernel::clone_process(namespace_flags(plan.shape()), true) {
             Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => {
-                self.runs.insert(pid, Run { number, pidfd });
+                self.runs.insert(pid, Run { number, pidfd, _socket: fds.into_iter().next() });
             }
             Ok(Cloned::Parent { pid, pidfd: None }) => {
                 // A kernel that ignores CLONE_PIDFD (before 5.2) has no Landlock and no mount_setattr either; refuse it.
@@ -294,8 +328,10 @@ impl Server {
             Ok(Cloned::Child) => {
                 let inherited = self.inherited;
                 self.forget_everything();
-                let [socket, stdin, stdout, stderr] = fds;
-                init::run(Work { plan, call, socket, stdio: [stdin, stdout, stderr] }, inherited)
+                match Work::new(plan, call, fds) {
+                    Some(work) => init::run(work, inherited),
+                    None => kernel::exit_now(1),
+                }
             }
             Err(errno) => report(&fds[0], Stage::Namespaces, errno),
         }
@@ -305,6 +341,7 @@ impl Server {
     fn forget_everything(&mut self) {
         self.runs.clear();
         self.plans.clear();
+        self.ahead.clear();
         self.ready = None;
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             self.socket = null;
@@ -322,14 +359,24 @@ impl Server {
 
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
-        for pid in reap::collect() {
-            self.runs.remove(&pid);
+        // Held until what was beneath them is told to end too.
+        let mut ended = Vec::new();
+        for (pid, code) in reap::collect() {
+            if let Some(run) = self.runs.remove(&pid) {
+                self.due = Instant::now();
+                ended.push(run);
+            }
             if self.ready.take_if(|ready| ready.pid == pid).is_some() {
-                // It failed while it was built; another would too.
-                self.wanted = None;
+                if code == Some(EXPIRED) {
+                    self.idle = true;
+                } else {
+                    // It failed while it was built; another would too.
+                    self.wanted = None;
+                }
             }
         }
         self.kill_strays();
+        drop(ended);
         Ok(())
     }
 
@@ -349,20 +396,16 @@ impl Server {
                 tracing::debug!(%errno, "the sandbox was gone already");
             }
         }
-        self.runs.clear();
         reap::kill_all_children();
     }
 }
 
-fn namespace_flags(shape: Option<Shape>) -> CloneFlags {
+/// The namespaces that a process can only be born into. The rest it makes for itself, which takes a millisecond of its time
+/// instead of ours.
+pub(super) fn namespace_flags(shape: Option<Shape>) -> CloneFlags {
     let Some(Shape { namespaces, .. }) = shape else { return CloneFlags::empty() };
-    let mut flags = CloneFlags::CLONE_NEWNS
-        | CloneFlags::CLONE_NEWPID
-        | CloneFlags::CLONE_NEWIPC
-        | CloneFlags::CLONE_NEWUTS
-        | CloneFlags::CLONE_NEWCGROUP;
+    let mut flags = CloneFlags::CLONE_NEWPID;
     flags.set(CloneFlags::CLONE_NEWUSER, namespaces.user.is_some());
-    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network);
     flags
 }
 

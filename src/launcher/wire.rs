@@ -2,12 +2,13 @@
 
 use std::ffi::CStr;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, recvmsg};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +23,13 @@ const MAX_FDS: usize = 8;
 
 const INLINE: u8 = 0;
 const IN_MEMFD: u8 = 1;
+
+/// What is sent over these sockets.
+pub(crate) trait Message {
+    /// Most bytes of one, encoded. What the host hears from a sandbox fits in the frame itself, so that nothing there can
+    /// make it read a file of any size.
+    const MOST: usize = INLINE_LIMIT;
+}
 
 /// Why a message could not be passed.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +49,14 @@ pub(crate) enum WireError {
     /// The frame itself is wrong: truncated, or announcing a payload that is not there.
     #[error("a message was malformed")]
     Malformed,
+    /// Longer than any message of its kind.
+    #[error("a message of {length} bytes is longer than {most}, the most of its kind")]
+    TooLong {
+        /// Bytes of it.
+        length: u64,
+        /// Bytes that it may have.
+        most: usize,
+    },
 }
 
 impl From<Errno> for WireError {
@@ -54,12 +70,15 @@ impl From<Errno> for WireError {
 }
 
 /// Sends one message with descriptors.
-pub(crate) fn send<T: Serialize>(socket: impl AsFd, message: &T, fds: &[RawFd]) -> Result<(), WireError> {
+pub(crate) fn send<T: Message + Serialize>(socket: impl AsFd, message: &T, fds: &[RawFd]) -> Result<(), WireError> {
     let mut frame = vec![INLINE];
     frame = postcard::to_extend(message, frame)?;
+    if frame.len() - 1 > T::MOST {
+        return Err(WireError::TooLong { length: frame.len() as u64 - 1, most: T::MOST });
+    }
     let payload;
     let mut all = fds.to_vec();
-    if frame.len() > INLINE_LIMIT {
+    if frame.len() - 1 > INLINE_LIMIT {
         payload = in_memfd(&frame[1..])?;
         all.push(payload.as_raw_fd());
         frame = vec![IN_MEMFD];
@@ -101,49 +120,66 @@ fn in_memfd(bytes: &[u8]) -> Result<OwnedFd, WireError> {
 }
 
 /// Receives one message and its descriptors, all close-on-exec.
-pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> Result<(T, Vec<OwnedFd>), WireError> {
+pub(crate) fn receive<T: Message + DeserializeOwned>(socket: impl AsFd) -> Result<(T, Vec<OwnedFd>), WireError> {
     let mut buffer = vec![0_u8; INLINE_LIMIT + 1];
     let (length, truncated, mut fds) = receive_raw(socket, &mut buffer)?;
     if length == 0 {
         return Err(WireError::Closed);
     }
-    if truncated {
+    // The room for descriptors is rounded up, so more than was meant may fit.
+    if truncated || fds.len() > MAX_FDS {
         return Err(WireError::Malformed);
     }
     match buffer[0] {
         INLINE => Ok((postcard::from_bytes(&buffer[1..length])?, fds)),
-        IN_MEMFD => {
+        IN_MEMFD if T::MOST > INLINE_LIMIT => {
             let payload = fds.pop().ok_or(WireError::Malformed)?;
-            let mut bytes = Vec::new();
-            let mut file = std::fs::File::from(payload);
-            io::Seek::rewind(&mut file)?;
-            file.read_to_end(&mut bytes)?;
-            Ok((postcard::from_bytes(&bytes)?, fds))
+            Ok((postcard::from_bytes(&read_payload(payload, T::MOST)?)?, fds))
         }
         _ => Err(WireError::Malformed),
     }
 }
 
+/// Reads a payload, which is a file in memory and not what may block or never end.
+fn read_payload(payload: OwnedFd, most: usize) -> Result<Vec<u8>, WireError> {
+    let mut file = std::fs::File::from(payload);
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(WireError::Malformed);
+    }
+    let length = about.len();
+    if usize::try_from(length).map_or(true, |length| length > most) {
+        return Err(WireError::TooLong { length, most });
+    }
+    let mut bytes = Vec::new();
+    io::Seek::rewind(&mut file)?;
+    // Its end may move while it is read.
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Bytes of the message, whether anything of it was cut off, and its descriptors: closed with the list, also when some
+/// found no room.
 fn receive_raw(socket: impl AsFd, buffer: &mut [u8]) -> Result<(usize, bool, Vec<OwnedFd>), WireError> {
-    let mut space = cmsg_space!([RawFd; MAX_FDS]);
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     loop {
+        let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut iov = [IoSliceMut::new(buffer)];
-        let flags = MsgFlags::MSG_CMSG_CLOEXEC;
-        match recvmsg::<SockaddrStorage>(socket.as_fd().as_raw_fd(), &mut iov, Some(&mut space), flags) {
+        match recvmsg(&socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Ok(message) => {
                 let mut fds = Vec::new();
-                for control in message.cmsgs()? {
-                    if let ControlMessageOwned::ScmRights(received) = control {
-                        fds.extend(received.into_iter().map(kernel::adopt));
+                for part in control.drain() {
+                    if let RecvAncillaryMessage::ScmRights(received) = part {
+                        fds.extend(received);
                     }
                 }
-                let truncated = message.flags.intersects(MsgFlags::MSG_TRUNC | MsgFlags::MSG_CTRUNC);
+                let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC);
                 return Ok((message.bytes, truncated, fds));
             }
             // The other end closed without reading all that it was sent. The kernel says so once, ahead of what it had
             // sent itself (its last word among it): that is still there to be read, and then the end.
-            Err(Errno::EINTR | Errno::ECONNRESET) => {}
-            Err(errno) => return Err(errno.into()),
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::CONNRESET) => {}
+            Err(errno) => return Err(Errno::from_raw(errno.raw_os_error()).into()),
         }
     }
 }
@@ -154,6 +190,12 @@ mod tests {
 
     use super::*;
 
+    impl Message for String {
+        const MOST: usize = 6_000_000;
+    }
+    impl Message for &str {}
+    impl Message for u32 {}
+
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC).unwrap()
     }
@@ -161,7 +203,7 @@ mod tests {
     #[test]
     fn small_and_large_messages_arrive_with_their_descriptors() {
         let (a, b) = pair();
-        for size in [0, 1, INLINE_LIMIT - 8, INLINE_LIMIT, 5_000_000] {
+        for size in [0, 1, INLINE_LIMIT - 8, INLINE_LIMIT - 3, INLINE_LIMIT, 5_000_000] {
             let text = "x".repeat(size);
             let (file, _) = pair();
             send(&a, &text, &[file.as_raw_fd()]).unwrap();
@@ -195,5 +237,49 @@ mod tests {
             nix::unistd::write(&a, bytes).unwrap();
             assert!(receive::<String>(&b).is_err(), "{bytes:?}");
         }
+    }
+    /// A message that says where its payload is, and that payload.
+    fn elsewhere(payload: &impl AsRawFd) -> OwnedFd {
+        let (a, b) = pair();
+        let (iov, control) = ([IoSlice::new(&[IN_MEMFD])], [payload.as_raw_fd()]);
+        let control = [ControlMessage::ScmRights(&control)];
+        sendmsg::<SockaddrStorage>(a.as_raw_fd(), &iov, &control, MsgFlags::empty(), None).unwrap();
+        b
+    }
+
+    #[test]
+    fn a_payload_is_bounded_and_a_file() {
+        let memory = |length: u64| {
+            let file = std::fs::File::from(memfd_create(c"test", MFdFlags::MFD_CLOEXEC).unwrap());
+            file.set_len(length).unwrap();
+            file
+        };
+        // As much memory as the host has would be read into it.
+        let huge = receive::<String>(elsewhere(&memory(1 << 46)));
+        assert!(matches!(huge, Err(WireError::TooLong { .. })), "{huge:?}");
+        let endless = std::fs::File::open("/dev/zero").unwrap();
+        assert!(matches!(receive::<String>(elsewhere(&endless)), Err(WireError::Malformed)));
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(matches!(receive::<String>(elsewhere(&reader)), Err(WireError::Malformed)));
+        // A small kind has none at all.
+        assert!(matches!(receive::<u32>(elsewhere(&memory(1))), Err(WireError::Malformed)));
+        assert_eq!(receive::<String>(elsewhere(&memory(1))).unwrap().0, "", "the control");
+        let too_long = send(pair().0, &"x".repeat(7_000_000), &[]);
+        assert!(matches!(too_long, Err(WireError::TooLong { .. })), "{too_long:?}");
+    }
+
+    #[test]
+    fn descriptors_of_a_refused_message_are_closed() {
+        let (a, b) = pair();
+        let (mut reader, writer) = std::io::pipe().unwrap();
+        for count in [1, MAX_FDS, MAX_FDS + 1, 40] {
+            let fds = vec![writer.as_raw_fd(); count];
+            let control = [ControlMessage::ScmRights(&fds)];
+            sendmsg::<SockaddrStorage>(a.as_raw_fd(), &[IoSlice::new(&[7])], &control, MsgFlags::empty(), None)
+                .unwrap();
+            assert!(matches!(receive::<u32>(&b), Err(WireError::Malformed)), "{count}");
+        }
+        drop(writer);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0, "nobody else holds the pipe open");
     }
 }

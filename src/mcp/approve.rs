@@ -85,6 +85,10 @@ impl Approver for Elicit {
             }
         })
     }
+
+    fn reachable(&self) -> bool {
+        ASKING.try_with(|asking| !matches!(asking, Asking::Nobody)).unwrap_or(false)
+    }
 }
 
 async fn directly(

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
@@ -11,8 +12,14 @@ use tokio::net::unix::pipe::Receiver;
 
 use super::capture::Capture;
 
-/// Bytes taken in one read. Pages of the buffer that no read has reached cost no memory.
+/// Bytes taken in one read.
 const CHUNK: usize = 256 * 1024;
+
+thread_local! {
+    /// What a read goes into, on its way to the capture: one buffer a thread, since most pipes of a host that has many
+    /// commands in the background are silent.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; CHUNK]);
+}
 
 /// A pipe's size unless changed: a read that brings this much found the pipe full.
 const DEFAULT_PIPE: usize = 64 * 1024;
@@ -30,14 +37,12 @@ pub(crate) fn readable_end(fd: OwnedFd) -> io::Result<Receiver> {
 
 /// Reads until end of file. Dropping the future between reads loses nothing that was read.
 pub(crate) async fn pump(pipe: &Receiver, capture: &Mutex<Capture>) -> io::Result<()> {
-    let mut buffer = vec![0; CHUNK];
     let mut grown = false;
     let mut reads = 0;
     loop {
-        match pipe.try_read(&mut buffer) {
+        match read_once(pipe, capture) {
             Ok(0) => return Ok(()),
             Ok(read) => {
-                capture.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..read]);
                 if !grown && read >= DEFAULT_PIPE {
                     grown = true;
                     grow(pipe);
@@ -52,6 +57,15 @@ pub(crate) async fn pump(pipe: &Receiver, capture: &Mutex<Capture>) -> io::Resul
             Err(error) => return Err(error),
         }
     }
+}
+
+/// One read, and how much it brought.
+fn read_once(pipe: &Receiver, capture: &Mutex<Capture>) -> io::Result<usize> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let read = pipe.try_read(buffer)?;
+        capture.lock().unwrap_or_else(PoisonError::into_inner).push(&buffer[..read]);
+        Ok(read)
+    })
 }
 
 /// Gives a busy stream a larger pipe. Only busy ones: an ordinary user's pipes share `fs.pipe-user-pages-soft` (64 MiB),

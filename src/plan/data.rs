@@ -60,6 +60,8 @@ pub enum MountKind {
     },
     /// An empty read-only file in place of the host's.
     MaskFile,
+    /// The sandbox's own resolver settings in place of the host's: its loopback has the one name server there is.
+    NameServer,
     /// A writable directory of the sandbox's own.
     Private(PrivateSource),
 }
@@ -129,6 +131,9 @@ pub struct LandlockPlan {
     pub scope_signals: bool,
     /// Keep abstract sockets within the domain.
     pub scope_abstract_sockets: bool,
+    /// From ABI 9 on: reach no Unix socket that a process outside the domain bound, in writable places neither. The
+    /// domain's own stay in reach (landlock(7), LANDLOCK_ACCESS_FS_RESOLVE_UNIX).
+    pub refuse_sockets: bool,
     /// Record denials in the audit log after exec as well.
     pub audit: bool,
 }

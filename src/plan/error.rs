@@ -44,11 +44,17 @@ pub enum PlanError {
         refusals: Vec<SetupFailure>,
     },
     /// The allowlist needs a network namespace, where its proxy is the only way out.
-    #[error("an allowlisted network needs a network namespace, which this host refuses{}", list(.refusals))]
+    #[error(
+        "an allowlisted network needs a network namespace, and there is none without the namespaces backend{}; allow \
+         namespaces here (`stockade doctor` tells how), or run with --network off or full", list(.refusals)
+    )]
     AllowlistNeedsNamespace {
         /// What was refused on the way.
         refusals: Vec<SetupFailure>,
     },
+    /// What stands beneath `/` is granted by name, and cannot be listed.
+    #[error("the root directory cannot be listed, so Landlock cannot grant what stands in it: {0}; make / readable")]
+    Root(#[source] std::io::Error),
     /// The filters could not be made.
     #[error(transparent)]
     Seccomp(#[from] SeccompError),

@@ -17,8 +17,10 @@ pub(super) fn with_namespaces(input: &PlanInput<'_>, namespaces: &Namespaces) ->
     // Without Landlock the second wall is missing altogether; requests on inherited devices are what only it refuses.
     add(&mut gaps, Gap::Ioctl, host.landlock_abi == 0);
     add(&mut gaps, Gap::NetworkIsolation, !network_kept);
-    // Abstract sockets belong to the network namespace.
-    add(&mut gaps, Gap::UnixSockets, !namespaces.network && host.landlock_abi < 6);
+    // Abstract sockets belong to the network namespace; those with a path are covered by mounts, as far as they are known.
+    let abstract_kept = namespaces.network || host.landlock_abi >= 6;
+    let pathname_kept = host.sees_host_sockets || host.landlock_abi >= 9;
+    add(&mut gaps, Gap::UnixSockets, !abstract_kept || !pathname_kept);
     add(&mut gaps, Gap::ProcessIsolation, !host.fresh_proc);
     let processes_kept = policy.limits.processes.is_none() || process_limit_is_kept(host, namespaces);
     add(&mut gaps, Gap::Limits, !input.cgroup && (!processes_kept || policy.limits.memory.is_some()));

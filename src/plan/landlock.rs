@@ -28,7 +28,8 @@ pub(super) fn beside_mounts(
     grants.push(rule(Path::new("/dev/pts"), LandlockGrant::Device, true));
     grants.push(rule(Path::new("/dev/mqueue"), LandlockGrant::ReadWrite, true));
     grants.extend(writable_paths(ops).map(|path| rule(path, LandlockGrant::ReadWrite, false)));
-    finish(policy, host, grants, own_network)
+    // Where the mounts cover every socket of the host, the ones of other sandboxes in writable places may be used.
+    finish(policy, host, grants, own_network, !host.sees_host_sockets)
 }
 
 /// Without one: Landlock alone, on the host's own tree. The host's `/dev` is in view, and rules only grant: so everything
@@ -38,15 +39,15 @@ pub(super) fn alone(
     host: &HostSupport,
     world: &dyn World,
     tmp: Option<&Path>,
-) -> Option<LandlockPlan> {
+) -> std::io::Result<Option<LandlockPlan>> {
     let mut grants = vec![rule(Path::new("/"), LandlockGrant::List, false)];
-    let beside_dev = world.top_level().into_iter().filter(|path| path != Path::new("/dev"));
+    let beside_dev = world.top_level()?.into_iter().filter(|path| path != Path::new("/dev"));
     grants.extend(beside_dev.map(|path| rule(path, LandlockGrant::Read, true)));
     grants.extend(devices());
     let writable = policy.rules.iter().filter(|r| r.access == PathAccess::Write && policy.decide(&r.path).writable);
     grants.extend(writable.map(|r| rule(&r.path, LandlockGrant::ReadWrite, r.optional)));
     grants.extend(tmp.map(|path| rule(path, LandlockGrant::ReadWrite, false)));
-    finish(policy, host, grants, false)
+    Ok(finish(policy, host, grants, false, true))
 }
 
 fn devices() -> impl Iterator<Item = LandlockRule> {
@@ -58,6 +59,7 @@ fn finish(
     host: &HostSupport,
     grants: Vec<LandlockRule>,
     own_network: bool,
+    refuse_sockets: bool,
 ) -> Option<LandlockPlan> {
     (host.landlock_abi > 0).then(|| LandlockPlan {
         abi: host.landlock_abi.min(NEWEST_ABI),
@@ -65,6 +67,7 @@ fn finish(
         refuse_tcp: host.landlock_abi >= 4 && !own_network && policy.network.mode != NetworkMode::Full,
         scope_signals: host.landlock_abi >= 6,
         scope_abstract_sockets: host.landlock_abi >= 6,
+        refuse_sockets,
         audit: false,
     })
 }

@@ -11,6 +11,7 @@ mod landlock;
 mod mounts;
 mod planner;
 mod seccomp;
+mod standing;
 mod world;
 
 pub(crate) use crate::policy::path_text;
@@ -22,4 +23,5 @@ pub use error::PlanError;
 pub use planner::{BackendChoice, PlanInput, Planned, plan, wants_cgroup};
 pub(crate) use seccomp::to_program;
 pub use seccomp::{RuleSet, SeccompError, compile, shipped_rules};
+pub(crate) use standing::Standing;
 pub use world::{HostWorld, PathKind, World};

@@ -60,6 +60,15 @@ pub(super) fn lower(policy: &EffectivePolicy, world: &dyn World, session_tmp: Op
     builder.ops
 }
 
+/// Resolver settings of the sandbox's own over the host's, where these are in view and the policy does not let them be
+/// written. Where they are missing, or a link into a masked directory, resolvers ask the loopback by themselves.
+pub(super) fn own_resolver(policy: &EffectivePolicy, world: &dyn World) -> Option<MountOp> {
+    let path = world.resolver_settings().filter(|path| world.kind(path) == PathKind::Other)?;
+    let decision = policy.decide(&path);
+    let in_view = decision.readable && !decision.writable && !decision.private;
+    in_view.then_some(MountOp { path, kind: MountKind::NameServer, make_target: false, may_vanish: true })
+}
+
 /// Sockets of the host that would be in view: most lie in directories that are masked or private anyway, and those cost
 /// no look at the disk.
 fn visible_sockets(policy: &EffectivePolicy, world: &dyn World) -> BTreeSet<PathBuf> {
@@ -139,7 +148,7 @@ impl Builder<'_> {
                 true
             }
             MountKind::Private(_) => true,
-            MountKind::Writable | MountKind::ReadOnly | MountKind::MaskFile => false,
+            MountKind::Writable | MountKind::ReadOnly | MountKind::MaskFile | MountKind::NameServer => false,
         }
     }
 }
@@ -147,7 +156,7 @@ impl Builder<'_> {
 fn look_of(kind: &MountKind) -> Look {
     match kind {
         MountKind::Writable => Look::Writable,
-        MountKind::ReadOnly => Look::ReadOnly,
+        MountKind::ReadOnly | MountKind::NameServer => Look::ReadOnly,
         MountKind::MaskDirectory { .. } | MountKind::MaskFile => Look::Masked,
         MountKind::Private(_) => Look::Private,
     }

@@ -119,7 +119,10 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     if policy.network.mode == NetworkMode::Allowlist && !namespaces.network {
         return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });
     }
-    let ops = mounts::lower(policy, input.world, input.session_tmp.as_deref());
+    let mut ops = mounts::lower(policy, input.world, input.session_tmp.as_deref());
+    if namespaces.network {
+        ops.extend(mounts::own_resolver(policy, input.world));
+    }
     let filters = filters(input, &[RuleSet::Base], wants_network && !namespaces.network)?;
     let gaps = gaps::with_namespaces(input, &namespaces);
     let landlock = landlock::beside_mounts(policy, host, &ops, namespaces.network);
@@ -172,7 +175,8 @@ fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
             mounts: None,
             proxy_port: None,
             pid_max: None,
-            landlock: landlock::alone(policy, host, input.world, input.session_tmp.as_deref()),
+            landlock: landlock::alone(policy, host, input.world, input.session_tmp.as_deref())
+                .map_err(PlanError::Root)?,
             filters: filters.deny,
             trace: None,
             drop_capabilities: true,

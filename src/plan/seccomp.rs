@@ -69,7 +69,7 @@ pub enum SeccompError {
 
 const TEXT: &str = include_str!("../../policies/seccomp.toml");
 
-/// The same, read already. A test compares the two and writes this one anew when `STOCKADE_BLESS` is set.
+/// The same, read already. A test compares the two and writes this one anew when `STOCKADE_WRITE_DOCS` is set.
 const READ: &[u8] = include_bytes!("seccomp.bin");
 
 /// The shipped rules of the given sets. Calls that this architecture does not have are left out.
@@ -233,10 +233,13 @@ mod tests {
     #[test]
     fn what_was_read_is_what_the_text_says() {
         let now = postcard::to_stdvec(&toml::from_str::<Shipped>(TEXT).unwrap()).unwrap();
-        if std::env::var_os("STOCKADE_BLESS").is_some() {
+        if std::env::var_os("STOCKADE_WRITE_DOCS").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/plan/seccomp.bin"), &now).unwrap();
         } else {
-            assert!(now == READ, "policies/ changed: STOCKADE_BLESS=1 cargo test --lib what_was_read, and build again");
+            assert!(
+                now == READ,
+                "policies/ changed: STOCKADE_WRITE_DOCS=1 cargo test --lib what_was_read, and build again"
+            );
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::policy::look;
+
 /// What stands at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
@@ -20,7 +22,13 @@ pub trait World {
     fn kind(&self, path: &Path) -> PathKind;
 
     /// What stands directly beneath `/`.
-    fn top_level(&self) -> Vec<PathBuf>;
+    ///
+    /// # Errors
+    /// When it cannot be listed: what was left out would be refused to every command, which would look like a denial.
+    fn top_level(&self) -> std::io::Result<Vec<PathBuf>>;
+
+    /// The file that resolvers read (`/etc/resolv.conf`), every symbolic link resolved; `None` where there is none.
+    fn resolver_settings(&self) -> Option<PathBuf>;
 
     /// Names that Unix sockets of host processes were bound to, absolute, as they were given.
     fn socket_names(&self) -> BTreeSet<PathBuf>;
@@ -35,18 +43,23 @@ pub struct HostWorld;
 
 impl World for HostWorld {
     fn kind(&self, path: &Path) -> PathKind {
-        match std::fs::symlink_metadata(path) {
+        // Not noted: a plan asks about paths of its policy only, which noted them.
+        match path.symlink_metadata() {
             Ok(meta) if meta.is_dir() => PathKind::Directory,
             Ok(_) => PathKind::Other,
             Err(_) => PathKind::Missing,
         }
     }
 
-    fn top_level(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir("/").into_iter().flatten();
-        let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    fn top_level(&self) -> std::io::Result<Vec<PathBuf>> {
+        let mut paths: Vec<_> =
+            look::list(Path::new("/"))?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
         paths.sort_unstable();
-        paths
+        Ok(paths)
+    }
+
+    fn resolver_settings(&self) -> Option<PathBuf> {
+        std::fs::canonicalize("/etc/resolv.conf").ok()
     }
 
     fn socket_names(&self) -> BTreeSet<PathBuf> {

@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use super::git::{MODULE_DEPTH, subdirectories};
+use super::look::is_file;
 use super::scan::{KERNEL, MAX_ENTRIES};
 use super::{EffectivePolicy, Origin, PathAccess, ScanBounds};
 
@@ -19,7 +21,8 @@ const BARE: [&str; 3] = ["HEAD", "objects", "refs"];
 
 impl EffectivePolicy {
     /// Repositories below the writable roots that were not there when this policy was resolved, sorted: `.git` of any
-    /// kind, or the directory of a bare one. `since` is the time of that resolution or a little before.
+    /// kind, the directory of a bare one, or that of a submodule in the repository it belongs to. `since` is the time of
+    /// that resolution or a little before.
     ///
     /// Bounded like the look before the run, so a repository in a corner of a very large workspace may be missed. No
     /// symbolic link is followed.
@@ -101,7 +104,9 @@ impl Look<'_> {
             self.entries -= 1;
             let name = entry.file_name();
             if name == GIT {
-                self.candidate(directory.join(GIT));
+                let git = directory.join(GIT);
+                self.modules(&git.join("modules"), MODULE_DEPTH);
+                self.candidate(git);
                 continue;
             }
             bare += usize::from(BARE.iter().any(|part| name == *part));
@@ -116,6 +121,22 @@ impl Look<'_> {
             children.clear();
         }
         children
+    }
+
+    /// The repositories of submodules: their checkouts, which point to them, may lie anywhere or be gone.
+    fn modules(&mut self, directory: &Path, depth: usize) {
+        for module in subdirectories(directory) {
+            if self.entries == 0 || depth == 0 {
+                return;
+            }
+            self.entries -= 1;
+            if is_file(&module.join("HEAD")) {
+                self.modules(&module.join("modules"), depth - 1);
+                self.candidate(module);
+            } else {
+                self.modules(&module, depth - 1);
+            }
+        }
     }
 
     /// A repository is new when the policy does not know it and it changed since: where the look before the run did not

@@ -7,6 +7,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
+use nix::errno::Errno;
+
+use super::look;
+
 /// The kernel gives up after so many links (`ELOOP`); so do we.
 const MAX_LINKS: usize = 40;
 
@@ -16,8 +20,13 @@ pub(super) enum Found {
     Directory,
     /// A file, socket, device: anything but a directory.
     Other,
-    /// Nothing, or nothing that this user may look at; the words say which.
-    Missing(String),
+    /// Nothing, or nothing that this user may look at; the errno says which.
+    Missing(Errno),
+}
+
+/// What an errno means, in the words of the standard library.
+pub(super) fn why(errno: Errno) -> String {
+    io::Error::from(errno).to_string()
 }
 
 /// A path resolved.
@@ -59,7 +68,7 @@ impl Resolver {
             Some(Component::ParentDir) => {
                 let mut below = self.parent(path.parent().unwrap_or(Path::new("/")), links);
                 if let Found::Other = below.found {
-                    below.found = Found::Missing("Not a directory (os error 20)".into());
+                    below.found = Found::Missing(Errno::ENOTDIR);
                 }
                 below.path.pop();
                 below.ends_in_link = false;
@@ -82,11 +91,11 @@ impl Resolver {
         let path = parent.path.join(name);
         let plain = |path, found| Resolved { path, found, links: parent.links.clone(), ends_in_link: false };
         if let Found::Missing(why) = &parent.found {
-            return plain(path, Found::Missing(why.clone()));
+            return plain(path, Found::Missing(*why));
         }
-        let kind = match path.symlink_metadata() {
+        let kind = match look::at(&path) {
             Ok(meta) => meta.file_type(),
-            Err(error) => return plain(path, Found::Missing(error.to_string())),
+            Err(error) => return plain(path, Found::Missing(errno_of(&error))),
         };
         if kind.is_dir() {
             return plain(path, Found::Directory);
@@ -94,7 +103,7 @@ impl Resolver {
         if !kind.is_symlink() {
             return plain(path, Found::Other);
         }
-        match std::fs::read_link(&path) {
+        match look::link(&path) {
             Ok(target) if links < MAX_LINKS => {
                 let mut passed = parent.links.clone();
                 passed.push(path);
@@ -102,10 +111,15 @@ impl Resolver {
                 passed.extend(resolved.links);
                 Resolved { links: passed, ends_in_link: true, ..resolved }
             }
-            Ok(_) => plain(path, Found::Missing(io::Error::from_raw_os_error(nix::libc::ELOOP).to_string())),
-            Err(error) => plain(path, Found::Missing(error.to_string())),
+            Ok(_) => plain(path, Found::Missing(Errno::ELOOP)),
+            Err(error) => plain(path, Found::Missing(errno_of(&error))),
         }
     }
+}
+
+/// A path with a NUL byte in it has no errno of its own; the kernel would not find it either.
+fn errno_of(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::ENOENT, Errno::from_raw)
 }
 
 /// The path without `.` and doubled slashes; `..` stays, because only the file system knows where it leads.

@@ -52,11 +52,11 @@ pub struct ExplainedPath {
     pub mode: super::SandboxMode,
 }
 
-/// `(default policy NAME, line N)`, `(file FILE:LINE)`, `(--write)` and the like.
+/// `(shipped policy NAME, line N)`, `(file FILE:LINE)`, `(--write)` and the like.
 #[must_use]
 pub fn render_origin(origin: &Origin) -> String {
     match origin {
-        Origin::Default { policy, line } => format!("(default policy {policy}, line {line})"),
+        Origin::Default { policy, line } => format!("(shipped policy {policy}, line {line})"),
         Origin::Discovered { what } => format!("(found here: {what})"),
         Origin::File { path, line } => format!("(file {}:{line})", path.display()),
         Origin::CommandLine { option } => format!("({option})"),

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use super::PathAccess;
 use super::git_config;
 use super::layers::PRIVATE;
-use super::protect::{Discovery, OnAppear, directory_at, is_directory, is_file};
+use super::look::{self, is_directory, is_file};
+use super::protect::{Discovery, OnAppear, directory_at};
 
 /// Files of a git directory that decide what git executes.
 ///
@@ -30,7 +31,7 @@ const CODE: [(&str, &str, OnAppear); 5] = [
 const DATA: [&str; 9] = ["objects", "refs", "logs", "packed-refs", "info", "lfs", "rr-cache", "shallow", "gc.log"];
 
 /// How deep module directories are looked for: a submodule's name may contain slashes.
-const MODULE_DEPTH: usize = 6;
+pub(super) const MODULE_DEPTH: usize = 6;
 
 /// A pointer file is one short line.
 const MAX_POINTER: u64 = 8192;
@@ -193,7 +194,7 @@ impl Discovery<'_> {
 
     /// Refuses every entry of an opened directory but these.
     fn deny_all_but(&mut self, directory: &Path, data: &[&str], reason: &str) {
-        let Ok(entries) = std::fs::read_dir(directory) else { return };
+        let Ok(entries) = look::list(directory) else { return };
         let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         for name in names {
@@ -245,8 +246,8 @@ fn is_repository(directory: &Path) -> bool {
 }
 
 /// Real subdirectories (no links), sorted.
-fn subdirectories(directory: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
+pub(super) fn subdirectories(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = look::list(directory) else { return Vec::new() };
     let mut found: Vec<_> = entries
         .flatten()
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
@@ -259,11 +260,11 @@ fn subdirectories(directory: &Path) -> Vec<PathBuf> {
 
 /// The text of a regular file of at most `limit` bytes.
 fn read_short(path: &Path, limit: u64) -> Option<String> {
-    let meta = path.symlink_metadata().ok()?;
+    let meta = look::at(path).ok()?;
     if !meta.is_file() || meta.len() > limit {
         return None;
     }
-    std::fs::read_to_string(path).ok()
+    look::text(path).ok()
 }
 
 /// The first line of a short file.

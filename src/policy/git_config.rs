@@ -45,6 +45,13 @@ pub(super) fn worktree(text: &str) -> Option<String> {
     found
 }
 
+/// Reads a configuration whose text anybody chose.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn fuzz(text: &str) {
+    assert!(paths(text).len() <= text.lines().count(), "a line names one path at most");
+    assert!(worktree(text).is_none_or(|path| path.len() <= text.len()));
+}
+
 /// Calls with section (without its subsection) and key in lower case, and the value unquoted.
 fn each(text: &str, mut visit: impl FnMut(&str, &str, &str)) {
     let joined = text.replace("\\\n", "");

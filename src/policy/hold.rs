@@ -5,6 +5,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
+use super::look;
 use super::protect::{OnAppear, Watched};
 use super::resolve::Ranked;
 use super::{EffectivePolicy, PathAccess};
@@ -29,7 +30,7 @@ pub(super) fn hold(
         let reason = || deciding.rule.reason.clone().unwrap_or_else(|| "refused by the policy".into());
         for link in group.iter().filter_map(|r| r.own_link.as_ref()) {
             if between(link, &last).is_some() && told.insert(link.clone()) {
-                let target = std::fs::read_link(link).ok();
+                let target = look::link(link).ok();
                 watched.insert(Watched { path: link.clone(), link: target, reason: reason(), on_appear });
             }
         }

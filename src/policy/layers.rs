@@ -112,8 +112,8 @@ pub(super) fn merge(request: &PolicyRequest, host: &HostPaths, workspace: &Path)
 
 fn origin(layer: &Layer<'_>, place: &Place) -> Origin {
     match layer.file.shipped {
-        Some(policy) if layer.rank == RANK_DEFAULT => Origin::Default { policy: policy.to_owned(), line: place.line },
-        _ => Origin::File { path: place.file.clone(), line: place.line },
+        Some(policy) => Origin::Default { policy: policy.to_owned(), line: place.line },
+        None => Origin::File { path: place.file.clone(), line: place.line },
     }
 }
 

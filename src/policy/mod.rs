@@ -12,6 +12,7 @@ mod git_config;
 mod hold;
 mod layers;
 mod lines;
+pub(crate) mod look;
 mod mode;
 mod network;
 pub(crate) mod path_text;
@@ -32,6 +33,8 @@ pub use error::{Origination, Place, PolicyError};
 pub use explain::{ExplainedPath, ExplainedRule, explain_path, explain_rules, render_origin};
 pub use explain_network::{ExplainedHost, ExplainedNetwork, explain_network};
 pub use file::{MAX_FILE_BYTES, PolicyFile};
+#[cfg(any(test, fuzzing))]
+pub(crate) use git_config::fuzz as fuzz_git_config;
 pub use mode::{SandboxMode, UnknownMode};
 pub use network::{NetworkMode, NetworkPolicy};
 pub use protect::{OnAppear, ScanBounds, Watched};

@@ -5,6 +5,8 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::look;
+
 /// Entries of one directory looked at for a pattern; a larger directory is reported, not read on.
 const MAX_ENTRIES: usize = 20_000;
 
@@ -16,7 +18,7 @@ pub(super) fn is_pattern(path: &Path) -> bool {
 /// The paths that match, sorted; the flag says that the directory was too large to be read to its end.
 pub(super) fn expand(path: &Path) -> (Vec<PathBuf>, bool) {
     let (Some(parent), Some(pattern)) = (path.parent(), path.file_name()) else { return (Vec::new(), false) };
-    let Ok(entries) = std::fs::read_dir(parent) else { return (Vec::new(), false) };
+    let Ok(entries) = look::list(parent) else { return (Vec::new(), false) };
     let mut seen = 0;
     let mut hits = Vec::new();
     for entry in entries.flatten() {

@@ -15,6 +15,7 @@ use super::PathAccess;
 use super::canon::{Found, Resolver};
 use super::error::PolicyError;
 use super::lines::Lines;
+use super::look;
 
 /// What becomes of a protected name that the command itself newly created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -234,7 +235,7 @@ impl<'a> Discovery<'a> {
         let parent = self.resolver.resolve(named.parent().unwrap_or(directory));
         let Some(last) = named.file_name() else { return };
         let at = parent.path.join(last);
-        match at.symlink_metadata() {
+        match look::at(&at) {
             Err(_) if watch && self.writable(&at) => {
                 self.findings.watched.insert(Watched { path: at, link: None, reason: reason.to_owned(), on_appear });
             }
@@ -261,7 +262,7 @@ impl<'a> Discovery<'a> {
 
     /// Watches a protected name that is a symbolic link: no mount can hold the link itself.
     pub(super) fn link(&mut self, at: &Path, reason: &str, on_appear: OnAppear) {
-        let link = std::fs::read_link(at).ok();
+        let link = look::link(at).ok();
         self.findings.notes.insert(format!(
             "{} is protected and a symbolic link: the link itself can be replaced, which is looked for after the run",
             at.display()
@@ -276,16 +277,6 @@ impl<'a> Discovery<'a> {
     pub(super) fn add(&mut self, path: PathBuf, access: PathAccess, what: &str, reason: &str) {
         self.findings.rules.push(Discovered { path, access, what: what.to_owned(), reason: reason.to_owned() });
     }
-}
-
-/// A directory that is really there, not through a link.
-pub(super) fn is_directory(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|meta| meta.is_dir())
-}
-
-/// A file that is really there, not through a link.
-pub(super) fn is_file(path: &Path) -> bool {
-    path.symlink_metadata().is_ok_and(|meta| meta.is_file())
 }
 
 /// Resolves a path and gives it when a directory is there.

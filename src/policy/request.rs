@@ -5,8 +5,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-use nix::unistd::{User, geteuid};
+use nix::unistd::geteuid;
 
 use super::error::PolicyError;
 use super::{EffectivePolicy, NetworkMode, PathAccess, PolicyFile, SandboxMode, resolve, shipped};
@@ -41,17 +42,27 @@ impl HostPaths {
 }
 
 /// The home directory of this process's account: from `/etc/passwd` where it is listed, which costs one read, else from
-/// whatever the host asks for accounts.
+/// whatever the host asks for accounts. That is asked by `getent`: `getpwuid(3)` would load the host's modules
+/// (`libnss_systemd`) into this process, which may be linked statically and then faults.
 fn account_home() -> Option<PathBuf> {
     let uid = geteuid();
-    let listed = std::fs::read("/etc/passwd").ok().and_then(|text| {
+    let listed = |text: Vec<u8>| {
         text.split(|byte| *byte == b'\n').find_map(|line| {
             let mut fields = line.split(|byte| *byte == b':').skip(2);
             let matches = fields.next()? == uid.to_string().as_bytes();
             matches.then(|| fields.nth(2)).flatten().map(|home| PathBuf::from(OsStr::from_bytes(home)))
         })
-    });
-    listed.or_else(|| User::from_uid(uid).ok().flatten().map(|user| user.dir))
+    };
+    std::fs::read("/etc/passwd").ok().and_then(listed).or_else(|| {
+        let mut asked = Command::new("/usr/bin/getent");
+        asked
+            .args(["passwd", &uid.to_string()])
+            .env_clear()
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stderr(Stdio::null());
+        asked.output().ok().and_then(|answer| listed(answer.stdout))
+    })
 }
 
 /// A path option of the command line.

@@ -26,7 +26,7 @@ pub enum PathAccess {
 pub enum Origin {
     /// A policy shipped with the crate.
     Default {
-        /// Its name: the mode's own, or `confined` for what both confining modes share.
+        /// Its name: a mode's own, `confined` for what both confining modes share, or an example's.
         policy: String,
         /// Line in the shipped file, from 1.
         line: u32,

@@ -5,7 +5,8 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use super::protect::{Discovery, is_directory, is_file};
+use super::look::{self, is_directory, is_file};
+use super::protect::Discovery;
 
 /// Directory entries read in all roots together. A flat directory of 100 000 files is left after this many.
 pub(super) const MAX_ENTRIES: usize = 20_000;
@@ -67,7 +68,7 @@ impl Discovery<'_> {
 
     fn repository(&mut self, directory: &Path, top: bool) -> Repository {
         let git = directory.join(".git");
-        match git.symlink_metadata() {
+        match look::at(&git) {
             Ok(meta) if meta.is_dir() => {
                 self.git_directory(&git, directory);
                 return Repository::Work;
@@ -109,7 +110,7 @@ impl Discovery<'_> {
 
     fn children(&self, directory: &Path, left: &mut Left) -> Vec<PathBuf> {
         let mut children = Vec::new();
-        let Ok(entries) = std::fs::read_dir(directory) else { return children };
+        let Ok(entries) = look::list(directory) else { return children };
         for entry in entries.flatten() {
             if left.entries == 0 {
                 break;

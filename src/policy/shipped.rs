@@ -11,19 +11,23 @@ use super::error::PolicyError;
 use super::mode::edit_distance;
 use super::{PolicyFile, SandboxMode};
 
-const TEXTS: [(&str, &str); 5] = [
+const TEXTS: [(&str, &str); 9] = [
     ("read-only", include_str!("../../policies/read-only.toml")),
     ("workspace-write", include_str!("../../policies/workspace-write.toml")),
     ("danger-full-access", include_str!("../../policies/danger-full-access.toml")),
     ("rust", include_str!("../../policies/rust.toml")),
     ("node", include_str!("../../policies/node.toml")),
+    ("python", include_str!("../../policies/python.toml")),
+    ("go", include_str!("../../policies/go.toml")),
+    ("ci", include_str!("../../policies/ci.toml")),
+    ("untrusted-tests", include_str!("../../policies/untrusted-tests.toml")),
 ];
 
 /// What both confining modes share: masked secrets, private directories, protected names, limits.
 const CONFINED: &str = include_str!("../../policies/confined.toml");
 
 /// The policies that every run begins with, read already: reading their text takes as long as all the rest of a
-/// decision. A test compares them with the text and writes the file anew when `STOCKADE_BLESS` is set.
+/// decision. A test compares them with the text and writes the file anew when `STOCKADE_WRITE_DOCS` is set.
 const READ: &[u8] = include_bytes!("shipped.bin");
 
 /// What [`READ`] holds.
@@ -103,10 +107,13 @@ mod tests {
     #[test]
     fn what_was_read_is_what_the_texts_say() {
         let now = postcard::to_stdvec(&parse_base().unwrap()).unwrap();
-        if std::env::var_os("STOCKADE_BLESS").is_some() {
+        if std::env::var_os("STOCKADE_WRITE_DOCS").is_some() {
             std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/policy/shipped.bin"), &now).unwrap();
         } else {
-            assert!(now == READ, "policies/ changed: STOCKADE_BLESS=1 cargo test --lib what_was_read, and build again");
+            assert!(
+                now == READ,
+                "policies/ changed: STOCKADE_WRITE_DOCS=1 cargo test --lib what_was_read, and build again"
+            );
         }
         for mode in SandboxMode::ALL {
             let own = base(mode).unwrap();

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -34,15 +34,14 @@ const LAG: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Aftermath {
     policy: Arc<EffectivePolicy>,
-    since: SystemTime,
+    began: Moment,
     facts: OnceLock<Vec<String>>,
 }
 
 impl Aftermath {
     /// To be made before the command starts.
     pub(super) fn of(policy: Arc<EffectivePolicy>) -> Arc<Self> {
-        let since = SystemTime::now() - LAG;
-        Arc::new(Self { policy, since, facts: OnceLock::new() })
+        Arc::new(Self { policy, began: Moment::now(), facts: OnceLock::new() })
     }
 
     /// Whether anything has to be looked at: a mode in which the command could write.
@@ -50,15 +49,41 @@ impl Aftermath {
         !self.policy.watched.is_empty() && self.facts.get().is_none()
     }
 
+    /// It is known by other means that there is nothing to see.
+    pub(super) fn is_as_before(&self) {
+        self.facts.get_or_init(Vec::new);
+    }
+
     /// Looks, once, and does what the policy says about what has appeared.
     pub(super) fn look(&self) -> &[String] {
         self.facts.get_or_init(|| {
             let mut facts: Vec<String> = self.policy.watched.iter().filter_map(examine).collect();
             if !self.policy.watched.is_empty() {
-                facts.extend(repositories(&self.policy.appeared_repositories(self.since)));
+                facts
+                    .extend(repositories(&self.policy.appeared_repositories(self.began.earliest_stamp(Moment::now()))));
             }
             facts
         })
+    }
+}
+
+/// A moment on the clock that files are stamped by, which may be set, and on the one that nobody sets.
+#[derive(Debug, Clone, Copy)]
+struct Moment {
+    wall: SystemTime,
+    steady: Instant,
+}
+
+impl Moment {
+    fn now() -> Self {
+        Self { wall: SystemTime::now(), steady: Instant::now() }
+    }
+
+    /// No file made from this moment on bears an earlier stamp, even where the clock was set back by `now`.
+    fn earliest_stamp(self, now: Self) -> SystemTime {
+        let passed = now.steady.duration_since(self.steady);
+        let by_wall = now.wall.checked_sub(passed).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.wall.min(by_wall).checked_sub(LAG).unwrap_or(SystemTime::UNIX_EPOCH)
     }
 }
 
@@ -241,6 +266,20 @@ mod tests {
             names.sort();
             names
         }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_hides_nothing() {
+        let began = Moment::now();
+        let hour = Duration::from_secs(3600);
+        let after = |wall: SystemTime| Moment { wall, steady: began.steady + hour };
+        let steady = began.earliest_stamp(after(began.wall + hour));
+        assert_eq!(steady, began.wall - LAG);
+        assert_eq!(began.earliest_stamp(after(began.wall + 100 * hour)), began.wall - LAG, "set forward");
+        // Set back by ten hours right after the start: what was made then bears a stamp ten hours before.
+        assert_eq!(began.earliest_stamp(after(began.wall - 9 * hour)), began.wall - 10 * hour - LAG);
+        let epoch = began.earliest_stamp(after(SystemTime::UNIX_EPOCH));
+        assert!(epoch <= SystemTime::UNIX_EPOCH, "{epoch:?}");
     }
 
     #[test]

@@ -8,6 +8,7 @@ use nix::sys::signal::Signal;
 use tokio::sync::Notify;
 
 use super::aftermath::Aftermath;
+use super::lookups::Lookups;
 use crate::executor::child::{Child, ExitReport, ResourceUse};
 use crate::executor::{BoxFuture, ExecError};
 use crate::launcher::{Control, Event, Exit, LauncherClient, RunChannel, WireError};
@@ -20,15 +21,21 @@ pub(super) struct SandboxChild {
     channel: RunChannel,
     launcher: Arc<LauncherClient>,
     killed: AtomicBool,
+    lookups: Lookups,
     /// Held until the sandbox is gone, however that comes about.
     _aftermath: Arc<Aftermath>,
     kill_noticed: Notify,
 }
 
 impl SandboxChild {
-    pub(super) fn new(channel: RunChannel, launcher: Arc<LauncherClient>, aftermath: Arc<Aftermath>) -> Self {
+    pub(super) fn new(
+        channel: RunChannel,
+        launcher: Arc<LauncherClient>,
+        aftermath: Arc<Aftermath>,
+        lookups: Lookups,
+    ) -> Self {
         let (killed, kill_noticed) = (AtomicBool::new(false), Notify::new());
-        Self { channel, launcher, killed, kill_noticed, _aftermath: aftermath }
+        Self { channel, launcher, killed, kill_noticed, lookups, _aftermath: aftermath }
     }
 
     /// Sends a signal to the command's process group.
@@ -54,6 +61,7 @@ impl SandboxChild {
         loop {
             match self.channel.next().await {
                 Ok((Event::Exited(exit), _)) => return Ok(exit_report(exit)),
+                Ok((Event::Lookup(question), _)) => self.lookups.note(&question),
                 Ok(_) => {}
                 // Killed from outside before it could report: SIGKILL is what the command died of.
                 Err(WireError::Closed) if self.killed.load(Ordering::Acquire) => {
@@ -105,7 +113,7 @@ fn exit_report(exit: Exit) -> ExitReport {
         resources: Some(ResourceUse {
             user: Duration::from_micros(exit.cpu_micros.0),
             system: Duration::from_micros(exit.cpu_micros.1),
-            max_resident: exit.max_rss_kib * 1024,
+            max_resident: exit.max_rss_kib.saturating_mul(1024),
         }),
     }
 }

@@ -24,6 +24,20 @@ pub trait PolicySource: Send + Sync {
     /// # Errors
     /// [`ExecError::Policy`] or [`ExecError::Workspace`], with the remedy.
     fn effective(&self, call: &CallPolicy) -> Result<EffectivePolicy, ExecError>;
+
+    /// The same, from memory where the source can tell that nothing has changed since.
+    ///
+    /// # Errors
+    /// As [`effective`](Self::effective).
+    fn shared(&self, call: &CallPolicy) -> Result<Arc<EffectivePolicy>, ExecError> {
+        self.effective(call).map(Arc::new)
+    }
+
+    /// True when the source can tell at little cost that deciding `policy` again would look at the very same files: then
+    /// nothing of what it protects has appeared or changed since.
+    fn is_unchanged(&self, _policy: &Arc<EffectivePolicy>) -> bool {
+        false
+    }
 }
 
 /// Whether refused calls are witnessed by the trace supervisor.
@@ -33,6 +47,19 @@ pub enum TraceChoice {
     #[default]
     Auto,
     /// Always; a run that cannot be traced fails.
+    On,
+    /// Never.
+    Off,
+}
+
+/// Whether the kernel's audit records are a witness too.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuditChoice {
+    /// Where they may be read and auditing is on already. Nothing of the host is changed.
+    #[default]
+    Auto,
+    /// Always: auditing is turned on for the whole host and off again at the end, however that comes about. A run whose
+    /// records cannot be read fails.
     On,
     /// Never.
     Off,
@@ -71,6 +98,8 @@ pub struct SandboxedConfig {
     pub require_full: bool,
     /// Record refusals as the kernel sees them.
     pub trace: TraceChoice,
+    /// Read what the kernel's audit says of refusals.
+    pub audit: AuditChoice,
     /// Which backend to use.
     pub backend: BackendChoice,
     /// Where the launcher is.
@@ -99,6 +128,7 @@ impl SandboxedConfig {
             shell: None,
             require_full: false,
             trace: TraceChoice::Auto,
+            audit: AuditChoice::Auto,
             backend: BackendChoice::Auto,
             launcher: LauncherPath::Auto,
             fault: None,

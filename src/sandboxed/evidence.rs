@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::shared::Shared;
 use crate::denial::trace::filter::{FilterOptions, compile};
 use crate::denial::trace::{FileBackend, NetBackend, SignalBackend, Watch};
 use crate::plan::{Backend, Instruction, Planned};
@@ -15,7 +16,7 @@ use crate::policy::{EffectivePolicy, PathAccess, PathRule, SandboxMode, SyscallR
 /// three such calls a file, all allowed.
 pub(super) fn trace_filter(mode: SandboxMode, reported: &[SyscallRule]) -> Vec<Instruction> {
     let descriptor_metadata = mode == SandboxMode::ReadOnly;
-    let filter = compile(reported, FilterOptions { descriptor_metadata, handover: None });
+    let filter = compile(reported, FilterOptions { descriptor_metadata });
     filter.instructions.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }
 
@@ -37,7 +38,7 @@ pub(super) fn mechanisms(planned: &Planned) -> (FileBackend, NetBackend) {
 }
 
 /// The run as the supervisor has to know it.
-pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
+pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned, shared: &Shared, started: Instant) -> Watch {
     let plan = &planned.plan;
     let landlock = plan.landlock.as_ref();
     let (files, network) = mechanisms(planned);
@@ -47,20 +48,20 @@ pub(super) fn watch(policy: &Arc<EffectivePolicy>, planned: &Planned) -> Watch {
         (false, false) => SignalBackend::None,
     };
     Watch {
-        policy: held(policy, plan.backend),
-        rules: planned.reported_calls.clone().into(),
+        policy: held(policy, plan.backend, shared),
+        rules: shared.rules(&planned.reported_calls),
         also_writable: also_writable(planned),
         files,
         network,
         open_ports: Vec::new(),
         signals,
-        started: Instant::now(),
+        started,
     }
 }
 
 /// The policy as far as it is enforced: no mount can hold a refused name that is not there, so creating it succeeds and is
 /// told after the run. A refusal must not be reported for it.
-fn held(policy: &Arc<EffectivePolicy>, backend: Backend) -> Arc<EffectivePolicy> {
+fn held(policy: &Arc<EffectivePolicy>, backend: Backend, shared: &Shared) -> Arc<EffectivePolicy> {
     let open = |rule: &PathRule| {
         rule.missing
             && matches!(rule.access, PathAccess::DenyWrite | PathAccess::DenyRead)
@@ -71,7 +72,7 @@ fn held(policy: &Arc<EffectivePolicy>, backend: Backend) -> Arc<EffectivePolicy>
     }
     let mut held = EffectivePolicy::clone(policy);
     held.rules.retain(|rule| !open(rule));
-    Arc::new(held)
+    shared.policy(held)
 }
 
 /// Places of the sandbox's own that no rule of the policy names.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::denial::trace::Supervisor;
 use crate::executor::ExecError;
+use crate::executor::blocking::blocking;
 use crate::host::HostSupport;
 use crate::launcher::{LauncherClient, LauncherError, LauncherPath, SetupFailure};
 
@@ -115,7 +116,7 @@ impl HostState {
     pub(super) async fn close(&self) {
         let slot = std::mem::replace(&mut *lock(&self.launcher), Slot::Closed);
         if let Slot::Running(client) = slot
-            && let Err(error) = tokio::task::spawn_blocking(move || client.close()).await
+            && let Err(error) = blocking(move || client.close()).await
         {
             tracing::warn!(%error, "closing the launcher failed");
         }

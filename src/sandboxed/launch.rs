@@ -12,12 +12,15 @@ use tokio::time::Instant;
 
 use super::SandboxedExecutor;
 use super::aftermath::Aftermath;
+use super::audited::AuditedRun;
 use super::child::SandboxChild;
 use super::config::TraceChoice;
 use super::evidence;
 use super::host_state::unavailable;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
+use super::plans::Given;
 use super::report::{RunContext, RunFacts, Views};
 use super::sessions;
 use crate::environment::Variables;
@@ -28,7 +31,7 @@ use crate::executor::{CallPolicy, CommandLine, ExecError, ExecSpec, Stdin};
 use crate::host::{HostSupport, Leaf, NamespaceRoute};
 use crate::launcher::{Call, Event, RunChannel, SetupFailure, Stage, Terminal};
 use crate::output::SPILL_PREFIX;
-use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, plan, wants_cgroup};
+use crate::plan::{Backend, BackendChoice, HostWorld, PlanInput, Planned, plan, wants_cgroup};
 use crate::policy::EffectivePolicy;
 
 /// How long building a sandbox may take before it is given up. Generous: a loaded machine is not a broken one.
@@ -71,16 +74,16 @@ impl SandboxedExecutor {
         }
         let approved = if call.mode.confines() { call.extra.write.as_slice() } else { &[] };
         let mut placeholders = Placeholders::make(approved);
-        let policy = Arc::new(self.config.policy.effective(&call)?);
+        let policy = self.config.policy.shared(&call)?;
         let mut leaf = self.leaf(&policy);
         // Each refusal that teaches something weakens the host by one step, so this ends.
         loop {
             let support = self.host.support();
-            let mut context = self.plan(&policy, &support, &call, spec, leaf.is_some())?;
-            context.leaf = leaf.take();
+            let mut context = self.plan(&policy, &support, &call, spec, leaf.take())?;
             match self.attempt(&mut context, stdio, spec, terminal).await? {
                 Ok(child) => {
                     context.placeholders = std::mem::take(&mut placeholders);
+                    context.forget_plan();
                     self.engine.sweep_once(&[SPILL_PREFIX, sessions::PREFIX]);
                     return Ok((child, context));
                 }
@@ -122,10 +125,10 @@ impl SandboxedExecutor {
     fn plan(
         &self,
         policy: &Arc<EffectivePolicy>,
-        host: &HostSupport,
+        host: &Arc<HostSupport>,
         call: &CallPolicy,
         spec: &ExecSpec,
-        cgroup: bool,
+        leaf: Option<Leaf>,
     ) -> Result<RunContext, ExecError> {
         let session = call.session.as_deref();
         let traced = policy.mode.confines() && self.traces()?;
@@ -137,40 +140,61 @@ impl SandboxedExecutor {
         } else {
             None
         };
-        let input = PlanInput {
-            policy,
-            host,
-            world: &HostWorld,
-            backend: self.config.backend,
-            require_full: self.config.require_full,
-            cgroup,
-            trace: traced,
-            proxy_port: PROXY_PORT,
+        let given = Given {
+            policy: Arc::clone(policy),
+            host: Arc::clone(host),
+            traced,
+            audited: policy.mode.confines() && self.audit.is_likely()?,
+            cgroup: leaf.is_some(),
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
-        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
-        planned.plan.fault = self.config.fault;
-        if traced {
-            planned.plan.trace = Some(evidence::trace_filter(policy.mode, &planned.reported_calls));
-        }
+        let planned = self.plans.of(given, |given| self.plan_anew(given))?;
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;
+        let began = std::time::Instant::now();
         let untraced = self.config.trace == TraceChoice::Auto && !self.host.traceable();
         Ok(RunContext {
             policy: Arc::clone(policy),
             aftermath: Aftermath::of(Arc::clone(policy)),
             planned,
             trace: None,
+            audit_log: None,
+            audited: None,
             outlet,
+            began,
+            lookups: Lookups::since(began),
             terminal: None,
-            leaf: None,
+            leaf,
             untraced,
             views,
             facts: started,
             placeholders: Placeholders::default(),
             _tmp: tmp,
         })
+    }
+
+    fn plan_anew(&self, given: &Given) -> Result<Planned, ExecError> {
+        let input = PlanInput {
+            policy: &given.policy,
+            host: &given.host,
+            world: &HostWorld,
+            backend: self.config.backend,
+            require_full: self.config.require_full,
+            cgroup: given.cgroup,
+            trace: given.traced,
+            proxy_port: PROXY_PORT,
+            session_tmp: given.session_tmp.clone(),
+        };
+        let mut planned = plan(&input).map_err(|error| ExecError::SandboxUnavailable { reason: error.to_string() })?;
+        planned.plan.fault = self.config.fault;
+        if given.traced {
+            planned.plan.trace = Some(evidence::trace_filter(given.policy.mode, &planned.reported_calls));
+        }
+        if let Some(landlock) = &mut planned.plan.landlock {
+            landlock.audit = given.audited;
+        }
+        Ok(planned)
     }
 
     /// Whether this command is traced. The supervisor's thread then starts while the sandbox is built.
@@ -216,12 +240,20 @@ impl SandboxedExecutor {
                 launcher.spawn(&context.planned.plan, call, stdio, entrance).map_err(unavailable)?
             }
         };
+        if context.planned.plan.landlock.as_ref().is_some_and(|landlock| landlock.audit) {
+            // Here, where there is nothing to do but to wait for the sandbox.
+            context.audit_log = self.audit.log()?;
+        }
         match tokio::time::timeout(BUILD_PATIENCE, self.first_word(&channel, context)).await {
-            Ok(Ok(())) => Ok(Ok(SandboxChild::new(channel, launcher, Arc::clone(&context.aftermath)))),
+            Ok(Ok(())) => {
+                let (aftermath, lookups) = (Arc::clone(&context.aftermath), context.lookups.clone());
+                Ok(Ok(SandboxChild::new(channel, launcher, aftermath, lookups)))
+            }
             Ok(Err(Lost::Proxy(error))) => Err(ExecError::io("starting the network proxy", error)),
             Ok(Err(Lost::Trace(error))) => Err(ExecError::io("attaching the trace supervisor", error)),
             Ok(Err(Lost::Setup(failure))) => Ok(Err(failure)),
             Ok(Err(Lost::Gone(reason))) => Err(ExecError::SandboxUnavailable { reason }),
+            Ok(Err(Lost::MayHaveRun(reason))) => Err(ExecError::SandboxLost { reason }),
             Err(_) => {
                 if let Err(error) = launcher.kill(channel.run()) {
                     tracing::debug!(%error, "the launcher is gone");
@@ -234,15 +266,23 @@ impl SandboxedExecutor {
 
     /// Waits until the program is executing, and attaches the supervisor as soon as there is a listener.
     async fn first_word(&self, channel: &RunChannel, context: &mut RunContext) -> Result<(), Lost> {
+        let mut executing = false;
         loop {
             match channel.next().await {
                 Ok((Event::Started, _)) => return Ok(()),
+                Ok((Event::Executing, _)) => executing = true,
                 Ok((Event::Failed(failure), _)) => return Err(Lost::Setup(failure)),
                 Ok((Event::Listener, mut fds)) => {
-                    let listener = fds.pop().ok_or_else(|| Lost::Gone("its listener did not arrive".to_owned()))?;
+                    executing = true;
+                    let missing = || Lost::MayHaveRun("its trace listener did not arrive".to_owned());
+                    let listener = fds.pop().ok_or_else(missing)?;
                     let supervisor = self.host.supervisor().map_err(Lost::Trace)?;
-                    let watch = evidence::watch(&context.policy, &context.planned);
+                    let watch = evidence::watch(&context.policy, &context.planned, &self.shared, context.began);
                     context.trace = Some(supervisor.attach(listener, watch).map_err(Lost::Trace)?);
+                }
+                Ok((Event::Confining, fds)) => {
+                    let log = context.audit_log.take();
+                    context.audited = log.zip(fds.first()).and_then(|(log, process)| AuditedRun::enter(log, process));
                 }
                 Ok((Event::ProxySocket, mut fds)) => {
                     let socket = fds.pop().ok_or_else(|| Lost::Gone("its proxy socket did not arrive".to_owned()))?;
@@ -254,7 +294,10 @@ impl SandboxedExecutor {
                     let terminal = fds.pop().ok_or_else(|| Lost::Gone("its terminal did not arrive".to_owned()))?;
                     context.terminal = Some(terminal);
                 }
-                Ok((Event::Exited(_), _)) => {}
+                Ok((Event::Exited(_) | Event::Lookup(_), _)) => {}
+                Err(error) if executing => {
+                    return Err(Lost::MayHaveRun(format!("it ended just when its program was executed: {error}")));
+                }
                 Err(error) => {
                     return Err(Lost::Gone(format!(
                         "the launcher or the sandbox ended while the sandbox was being built: {error}"
@@ -341,6 +384,8 @@ enum Lost {
     Trace(std::io::Error),
     Proxy(std::io::Error),
     Gone(String),
+    /// It is gone, and nobody can say whether the program ran.
+    MayHaveRun(String),
 }
 
 /// Failures that are the request's own have errors of their own.

@@ -4,23 +4,27 @@
 
 mod aftermath;
 mod attached;
+mod audited;
 mod child;
 mod config;
 mod evidence;
 mod host_state;
 mod launch;
 mod layered;
+mod lookups;
 mod outlet;
 mod placeholders;
+mod plans;
 mod pty;
 mod report;
 mod sessions;
+mod shared;
 mod stdio;
 
 use std::sync::Arc;
 
 pub use attached::Attachment;
-pub use config::{PolicySource, SandboxedConfig, TraceChoice};
+pub use config::{AuditChoice, PolicySource, SandboxedConfig, TraceChoice};
 pub use layered::LayeredPolicy;
 pub use pty::{PtyProcess, TerminalSize};
 
@@ -31,6 +35,7 @@ use crate::executor::program::shell_of;
 use crate::executor::{BashExecutor, BashProcess, BoxFuture, ExecError, ExecRequest, ExecSpec, RunResult};
 use crate::host::HostSupport;
 use crate::policy::SandboxMode;
+use audited::Audit;
 use host_state::HostState;
 use sessions::Sessions;
 
@@ -45,7 +50,10 @@ pub struct SandboxedExecutor {
     shell: Result<std::path::PathBuf, String>,
     engine: Engine,
     host: HostState,
+    plans: plans::Plans,
+    audit: Audit,
     sessions: Sessions,
+    shared: shared::Shared,
 }
 
 impl std::fmt::Debug for SandboxedExecutor {
@@ -87,8 +95,11 @@ impl SandboxedExecutor {
             environment,
             shell,
             engine,
+            plans: plans::Plans::default(),
             host: HostState::detect(config.launcher.clone())?,
+            audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),
+            shared: shared::Shared::default(),
             config,
         })
     }
@@ -104,6 +115,7 @@ impl SandboxedExecutor {
     pub async fn release(&self) {
         self.engine.dispose().await;
         self.host.release();
+        self.audit.close();
         self.sessions.end_all();
     }
 }
@@ -146,6 +158,7 @@ impl BashExecutor for SandboxedExecutor {
         Box::pin(async move {
             self.engine.dispose().await;
             self.host.close().await;
+            self.audit.close();
             self.sessions.end_all();
         })
     }

@@ -4,16 +4,21 @@ use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use nix::sys::signal::Signal;
 
 use super::PolicySource;
 use super::aftermath::Aftermath;
+use super::audited::AuditedRun;
+use super::lookups::Lookups;
 use super::outlet::Outlet;
 use super::placeholders::Placeholders;
 use super::sessions::SessionTmp;
+use crate::denial::audit::AuditLog;
 use crate::denial::trace::{TraceHandle, TraceRecord};
 use crate::denial::{PolicyViews, ProcessHostView, RunEvidence, TraceCoverage, classify, limits_hit};
+use crate::executor::blocking::blocking;
 use crate::executor::engine::Outcome;
 use crate::executor::{CallPolicy, CommandLine, ExecSpec, RunResult, SandboxReport};
 use crate::host::Leaf;
@@ -27,8 +32,15 @@ pub(super) struct RunContext {
     pub(super) aftermath: Arc<Aftermath>,
     pub(super) planned: Planned,
     pub(super) trace: Option<TraceHandle>,
+    /// The audit log, until it is known which process it is to collect for.
+    pub(super) audit_log: Option<Arc<AuditLog>>,
+    pub(super) audited: Option<AuditedRun>,
     /// The way out, when the network is an allowlist.
     pub(super) outlet: Option<Outlet>,
+    /// What observations are timed from.
+    pub(super) began: Instant,
+    /// Names that the command looked up in a network of its own.
+    pub(super) lookups: Lookups,
     /// Our side of the command's terminal, when it was started on one.
     pub(super) terminal: Option<OwnedFd>,
     /// The command's control group.
@@ -69,6 +81,19 @@ impl RunFacts {
 }
 
 impl RunContext {
+    /// Lets go of what only the start needs: the command may run for days. What is said of the sandbox stays.
+    pub(super) fn forget_plan(&mut self) {
+        let plan = &mut self.planned.plan;
+        (plan.filters, plan.trace) = (Vec::new(), None);
+        if let Some(mounts) = &mut plan.mounts {
+            mounts.ops = Vec::new();
+        }
+        if let Some(landlock) = &mut plan.landlock {
+            landlock.grants = Vec::new();
+        }
+        self.planned.reported_calls = Vec::new();
+    }
+
     /// Adds the sandbox's report to the result.
     pub(super) async fn finish(mut self, outcome: Outcome) -> RunResult {
         let mut notes = self.policy.notes.clone();
@@ -88,11 +113,17 @@ impl RunContext {
             }
         });
         let mut record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+        if let Some(audited) = self.audited.take() {
+            let (seen, told) = audited.finish().await;
+            record.observations.extend(seen);
+            notes.extend(told);
+        }
         if let Some(outlet) = self.outlet.take() {
             let (refused, uncounted) = outlet.close().await;
             record.observations.extend(refused);
             record.omitted += uncounted;
         }
+        record.observations.extend(self.lookups.observations());
         if let Some(leaf) = self.leaf.take() {
             let hits = leaf.hits();
             record.observations.extend(limits_hit(hits.memory, hits.processes));
@@ -116,8 +147,12 @@ impl RunContext {
         if !self.aftermath.is_due() {
             return Vec::new();
         }
+        if self.views.source.is_unchanged(&self.policy) {
+            self.aftermath.is_as_before();
+            return Vec::new();
+        }
         let aftermath = Arc::clone(&self.aftermath);
-        match tokio::task::spawn_blocking(move || aftermath.look().to_vec()).await {
+        match blocking(move || aftermath.look().to_vec()).await {
             Ok(facts) => facts,
             Err(error) => vec![format!("what the command created could not be looked at: {error}")],
         }

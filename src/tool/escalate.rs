@@ -17,6 +17,7 @@ use super::result::{Failure, FailureCode};
 use crate::approval::{ApprovalOutcome, ApprovalRequest, Asks};
 use crate::denial::{Denial, Grant};
 use crate::executor::CallPolicy;
+use crate::executor::blocking::blocking;
 use crate::policy::SandboxMode;
 use crate::session::{Answer, Escalation, Session};
 
@@ -95,7 +96,7 @@ pub(super) async fn escalate(
         Wanted::Extra(extra) => {
             let (extra, workspace, guard) = (extra.clone(), session.cwd().to_owned(), Arc::clone(&inner.protected));
             // It looks at the disk, and a file system may take its time.
-            let looked = tokio::task::spawn_blocking(move || canonical_grant(&extra, &workspace, guard.as_ref())).await;
+            let looked = blocking(move || canonical_grant(&extra, &workspace, guard.as_ref())).await;
             let (grant, protected) = match looked {
                 Ok(Ok(found)) => found,
                 Ok(Err(error)) => return Err(unusable(&error)),

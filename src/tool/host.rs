@@ -185,7 +185,7 @@ impl Inner {
     /// True when an escalation of this command, denied just now, would be put to somebody.
     pub(super) fn offers(&self, session: Option<&Session>, command: &str) -> bool {
         let open = |session: &Session| !session.with_state(|state| state.refusal_final(command));
-        self.advertised() && self.approver.is_some() && session.is_some_and(open)
+        self.advertised() && self.approver.as_ref().is_some_and(|a| a.reachable()) && session.is_some_and(open)
     }
 
     /// Follows a background task to its end: bounds memory, tells the owner.

@@ -99,6 +99,7 @@ const METADATA: &[&str] = &[
     "chmod {d}/exec.sh 04755 chmod",
     "chmod {d}/exec.sh 02755 fchmod-rdonly",
     "chown {d}/file {uid} {gid} fchownat",
+    "chown {d}/file {uid} {gid} chown",
     "chown {d}/file {uid} {gid} lchown",
     "chown {d}/file {uid} {gid} empty",
     "chown {d}/file {uid} {gid} fchown",

@@ -70,6 +70,23 @@ done("permission");
 
 {
   const [sleep, mark] = uniqueSleep();
+  const [, started] = await prompt(`/background echo first; setsid ${sleep} & ${sleep}`);
+  const task = /bash-\d+/.exec(JSON.stringify(started.at(-1)))[0];
+  await waitFor(() => alive(mark).length === 2, 10, "both run");
+  for (const first of [true, false]) {
+    const [, seen] = await prompt(`/output ${task}`);
+    const said = JSON.stringify(seen.at(-1));
+    check(seen.at(-1).status === "completed" && said.includes("running") && said.includes("first") === first, seen);
+  }
+  const [, killed] = await prompt(`/kill ${task}`);
+  check(killed.at(-1).status === "completed" && alive(mark).length === 0, killed);
+  const [, none] = await prompt(`/kill ${task}-none`);
+  check(none.at(-1).status === "failed", none);
+  done("tasks");
+}
+
+{
+  const [sleep, mark] = uniqueSleep();
   const running = prompt(sleep);
   await waitFor(() => alive(mark).length === 1, 10, "the command runs");
   await cancel();

@@ -5,6 +5,7 @@ usage: acp_client.py PROGRAM WORKSPACE
 
 import asyncio
 import os
+import re
 import sys
 
 import acp
@@ -71,6 +72,26 @@ async def approvals(agent, editor, session):
     done("permission")
 
 
+async def tasks(agent, editor, session):
+    sleep, mark = unique_sleep()
+    _, (call, update) = await prompt(agent, editor, session, f"/background echo first; setsid {sleep} & {sleep}")
+    assert update["status"] == "completed", update
+    task = re.search(r"bash-\d+", str(update)).group()
+    while len(alive(mark)) < 2:
+        await asyncio.sleep(0.05)
+    for expected in ["first", "no new output"]:
+        _, updates = await prompt(agent, editor, session, f"/output {task}")
+        said = str(updates[-1])
+        assert updates[-1]["status"] == "completed" and "running" in said, updates
+        assert ("first" in said) is (expected == "first"), (expected, said)
+    _, updates = await prompt(agent, editor, session, f"/kill {task}")
+    assert updates[-1]["status"] == "completed", updates
+    assert not alive(mark), "a kill ends all of it"
+    _, updates = await prompt(agent, editor, session, f"/kill {task}-none")
+    assert updates[-1]["status"] == "failed", updates
+    done("tasks")
+
+
 async def endings(agent, editor, session):
     sleep, mark = unique_sleep()
     running = asyncio.ensure_future(prompt(agent, editor, session, sleep))
@@ -98,6 +119,7 @@ async def main():
         session = (await agent.new_session(cwd=WORKSPACE, mcp_servers=[])).session_id
         await cards(agent, editor, session)
         await approvals(agent, editor, session)
+        await tasks(agent, editor, session)
         mark = await endings(agent, editor, session)
         process.stdin.close()
         # The loop must go on: it is what closes the pipe.

@@ -34,8 +34,9 @@ def connect(user=None, roots=None):
     async def list_roots(context):
         return types.ListRootsResult(roots=[types.Root(uri=f"file://{roots}")])
 
+    options = ["mcp", "--workspace", WORKSPACE, "--journal", os.environ["STOCKADE_TEST_JOURNAL"]]
     return Client(
-        StdioServerParameters(command=PROGRAM, args=["mcp", "--workspace", WORKSPACE], env=dict(os.environ)),
+        StdioServerParameters(command=PROGRAM, args=options, env=dict(os.environ)),
         mode=MODE,
         elicitation_callback=user and user.elicit,
         logging_callback=user and user.log,
@@ -172,6 +173,10 @@ async def story():
         refused = await client.call_tool("bash", wider("touch unasked.txt"))
         assert refused.structured_content["code"] == "unavailable", refused
         assert not os.path.exists(f"{WORKSPACE}/unasked.txt")
+        # Whoever cannot be asked is not told to ask.
+        denied = await client.call_tool("bash", bash("touch unasked.txt"))
+        text = denied.content[0].text
+        assert "denied under read-only mode" in text and "escalation available" not in text, text
     done("no capability")
 
     async with connect(roots=ROOT) as client:

@@ -85,6 +85,51 @@ fn a_worktree_whose_repository_lies_outside() {
     }
 }
 
+/// A branch that follows another is written into `.git/config` by `git switch`, which only warns where it cannot be: the
+/// branch is there, and the permission that the refusal names makes it follow.
+#[test]
+fn a_branch_that_follows_another() {
+    for worker in Worker::all() {
+        worker.prepare(
+            "git init -q ../o; cd ../o; echo one >a; git add a; git commit -qm first; git branch feature; git branch other
+             cd ../work; git clone -q ../o .",
+        );
+        let config = worker.work().join(".git/config");
+        let before = fs::read(&config).unwrap();
+        let result = worker.run(&[], "git switch feature; echo two >>a; git commit -qam second; git switch main");
+        assert_eq!(result["exitCode"], 0, "{}: {result:#}", worker.name);
+        assert_eq!(fs::read(&config).unwrap(), before, "{}", worker.name);
+        assert_eq!(worker.git(".", &["log", "-1", "--format=%s", "feature"]), "second", "{}", worker.name);
+        let path = config.to_str().unwrap();
+        let denials = result["sandbox"]["denials"].as_array().unwrap();
+        assert!(denials.iter().any(|denial| denial["grant"]["write"][0] == path), "{}: {result:#}", worker.name);
+        worker.works_with(&["--write", path], "git switch -q other", &[]);
+        assert_eq!(worker.git(".", &["rev-parse", "--abbrev-ref", "@{upstream}"]), "origin/other", "{}", worker.name);
+    }
+}
+
+/// Submodules of a repository that was cloned without them come without a word in `.git/config`, when git is told to take
+/// every one for active. Their repositories are told of: hooks and configuration in them are the command's own.
+#[test]
+fn submodules_that_were_not_there_yet() {
+    for worker in Worker::all() {
+        worker.prepare(
+            "git init -q ../library; cd ../library; echo l >l; git add l; git commit -qm library
+             git init -q ../o; cd ../o; git submodule --quiet add $PWD/../library libs/deep; git commit -qm app
+             cd ../work; git clone -q ../o .",
+        );
+        let result = worker.works(
+            "git -c submodule.active=. submodule --quiet update; git -C libs/deep log -1 --format=%s >said",
+            &[Left::Text("libs/deep/l", "l\n"), Left::Text("said", "library\n")],
+        );
+        let notes = result["sandbox"]["notes"].to_string();
+        for repository in ["libs/deep/.git", ".git/modules/libs/deep"] {
+            let path = worker.work().join(repository);
+            assert!(notes.contains(&format!("{};", path.display())), "{}: {repository}: {notes}", worker.name);
+        }
+    }
+}
+
 /// A new submodule is written into `.git/config`, which can name programs that git runs. So the refusal names that file
 /// and the permission that opens it alone, and with that permission it works.
 #[test]

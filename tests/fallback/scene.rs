@@ -14,6 +14,10 @@ use serde_json::Value;
 
 use crate::user::{Programs, User, scratch};
 
+/// Signals to processes of the same user: part of `process-isolation` where neither a PID namespace nor Landlock's scope
+/// (ABI 6) keeps them in.
+pub(crate) const SIGNALS: &str = "process-isolation before ABI 6";
+
 pub(crate) struct Scene {
     pub(crate) user: User,
     dir: tempfile::TempDir,
@@ -118,7 +122,7 @@ impl Scene {
         let got = fs::read_to_string(at("work/got")).unwrap_or_default();
         note("deny-read", "read", got == "the secret" || stdout.contains("the secret"));
         note("process-isolation", "see", stdout.contains("saw the host"));
-        note("", "signal", stdout.contains("may signal the host"));
+        note(SIGNALS, "signal", stdout.contains("may signal the host"));
         note("", "connect", accepted(self.tcp.accept().map(drop)));
         note("unix-sockets", "connect to a socket", accepted(self.unix.accept().map(drop)));
         done

@@ -13,20 +13,20 @@ use stockade::sandboxed::SandboxedExecutor;
 use crate::executor::{Place, as_every_user, run};
 use crate::scene::{PATH, Server};
 
-fn place() -> Place {
+pub(crate) fn place() -> Place {
     let place = Place::new();
     std::fs::write(place.work().join("probe.py"), include_str!("probe.py")).unwrap();
     place
 }
 
-fn executor(place: &Place) -> SandboxedExecutor {
+pub(crate) fn executor(place: &Place) -> SandboxedExecutor {
     place.executor_with(SandboxMode::WorkspaceWrite, |config| {
         config.inherited = Some([("PATH", PATH)].map(|(name, value)| (name.into(), value.into())).into());
     })
 }
 
 /// A call with a host granted, or none.
-fn call(work: &Path, command: &str, network: &[&str]) -> ExecRequest {
+pub(crate) fn call(work: &Path, command: &str, network: &[&str]) -> ExecRequest {
     let extra = Grant { network: network.iter().map(|&entry| entry.to_owned()).collect(), ..Grant::default() };
     let mut request = ExecRequest::shell(command);
     let (mode, workspace) = (SandboxMode::WorkspaceWrite, work.to_path_buf());

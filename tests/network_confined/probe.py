@@ -48,10 +48,26 @@ def unix(path):
     fails(lambda: socket.socket(socket.AF_UNIX).connect(name))
 
 
+def look(name):
+    """One question, in a datagram of its own."""
+    print(socket.gethostbyname(name))
+
+
+def look_both(name):
+    """Two at once, one for each kind of address."""
+    print(socket.getaddrinfo(name, 80))
+
+
 def dns(server, name):
     question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
     query = struct.pack("!6H", 7, 0x0100, 1, 0, 0, 0) + question + struct.pack("!2H", 1, 1)
     fails(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(query, (server, 53)))
+
+
+def udp(host, port):
+    """A datagram that asks no name server."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    fails(lambda: socket.socket(family, socket.SOCK_DGRAM).sendto(b"x", (host, int(port))))
 
 
 def ask(head, url=None):
@@ -86,13 +102,49 @@ def through(proxy, to):
     print(ask(f"GET http://{to}/a.txt HTTP/1.1\r\nHost: {to}\r\n", proxy))
 
 
-def hold(to):
-    """Opens a tunnel, sends a byte through it, says so and waits."""
+def tunnels(count, to):
+    """Opens so many tunnels at once, sends something else through each, and waits with all of them open."""
+    streams = []
+    for at in range(int(count)):
+        stream = tunnel(to)
+        stream.sendall(b"%5d" % at)
+        streams.append(stream)
+    for at, stream in enumerate(streams):
+        assert stream.recv(5, socket.MSG_WAITALL) == b"%5d" % at
+    open("all-open", "w").close()
+    streams[0].recv(1)
+
+
+def many(count, to):
+    """Opens so many tunnels at once and says how many there are."""
+    print(len([tunnel(to) for _ in range(int(count))]))
+
+
+def tunnel(to):
     proxy = urllib.parse.urlsplit(os.environ["HTTP_PROXY"])
     pair = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
     stream = socket.create_connection((proxy.hostname, proxy.port))
     stream.sendall(f"CONNECT {to} HTTP/1.1\r\nHost: {to}\r\nProxy-Authorization: Basic {pair}\r\n\r\n".encode())
     assert b" 200 " in stream.recv(4096)
+    return stream
+
+
+def raw(request):
+    """Bytes as they are but for TOKEN, which is the header with the credentials; prints the status of each answer."""
+    proxy = urllib.parse.urlsplit(os.environ["HTTP_PROXY"])
+    pair = base64.b64encode(f"{proxy.username}:{proxy.password}".encode()).decode()
+    data = request.encode("latin-1").decode("unicode_escape").replace("TOKEN", f"Proxy-Authorization: Basic {pair}")
+    with socket.create_connection((proxy.hostname, proxy.port), timeout=4) as stream:
+        stream.sendall(data.encode("latin-1"))
+        answer = b""
+        while piece := stream.recv(65536):
+            answer += piece
+    print(" ".join(line.split()[1].decode() for line in answer.split(b"\n") if line.startswith(b"HTTP/1.1 ")))
+
+
+def hold(to):
+    """Opens a tunnel, sends a byte through it and waits."""
+    stream = tunnel(to)
     stream.sendall(b"x")
     stream.recv(1)
 

@@ -14,8 +14,8 @@ use crate::user::User;
 /// Where clients are looked for: what an ordinary user may execute too.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What "at once" allows on a loaded machine.
-const AT_ONCE: Duration = Duration::from_secs(5);
+/// What "at once" allows on a loaded machine: less than a resolver waits by itself, or a client for a connection.
+const AT_ONCE: Duration = Duration::from_secs(15);
 
 pub(crate) struct Scene {
     pub(crate) prompt: Prompt,
@@ -52,6 +52,18 @@ impl Scene {
         let start = Instant::now();
         let arguments = [&["--json", "--mode", "workspace-write"], options, &["-c", command]].concat();
         let (code, stdout, stderr) = outcome(self.prompt.run(arguments).env("PATH", PATH));
+        assert_eq!(code, 0, "{command}: {stderr}");
+        Seen { result: serde_json::from_str(&stdout).unwrap(), took: start.elapsed() }
+    }
+
+    /// As [`run`](Self::run), from a shell that lets a process have `files` open files before it asks for more.
+    pub(crate) fn limited(&self, files: u32, options: &[&str], command: &str) -> Seen {
+        let start = Instant::now();
+        let stockade = self.prompt.program().to_str().unwrap();
+        let script = format!("ulimit -Sn {files}; exec \"$@\"");
+        let arguments = [&["-c", &script, "--", stockade, "run", "--json", "--mode", "workspace-write"], options];
+        let mut shell = self.prompt.command("bash");
+        let (code, stdout, stderr) = outcome(shell.args(arguments.concat()).args(["-c", command]).env("PATH", PATH));
         assert_eq!(code, 0, "{command}: {stderr}");
         Seen { result: serde_json::from_str(&stdout).unwrap(), took: start.elapsed() }
     }
@@ -153,6 +165,15 @@ impl Server {
 
     pub(crate) fn url(&self, host: &str, path: &str) -> String {
         format!("http://{host}:{}/{path}", self.port())
+    }
+
+    /// Waits until somebody has come who is known to come.
+    pub(crate) fn was_reached(&self) {
+        let patience = Instant::now() + Duration::from_secs(20);
+        while self.asked().is_empty() {
+            assert!(Instant::now() < patience, "nobody came");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Every connection and request so far.

@@ -26,7 +26,13 @@ PROBE(p_sem, "sysv-sem", 1)
 {
     struct sembuf up = {0, 5, IPC_NOWAIT};
     int id = (int)sys(SYS_semget, (key_t)number(argv[0]), 0, 0);
-    return id < 0 ? refused("semget") : outcome(sys(SYS_semop, id, &up, 1L));
+    if (id < 0)
+        return refused("semget");
+    if (argv[1] && !strcmp(argv[1], "timed"))
+        return outcome(sys(SYS_semtimedop, id, &up, 1L, NULL));
+    if (argv[1] && !strcmp(argv[1], "remove"))
+        return outcome(sys(SYS_semctl, id, 0, IPC_RMID));
+    return outcome(sys(SYS_semop, id, &up, 1L));
 }
 
 PROBE(p_msg, "sysv-msg", 1)
@@ -36,7 +42,13 @@ PROBE(p_msg, "sysv-msg", 1)
         char text[8];
     } message = {1, "ATTACK"};
     int id = (int)sys(SYS_msgget, (key_t)number(argv[0]), 0);
-    return id < 0 ? refused("msgget") : outcome(sys(SYS_msgsnd, id, &message, 8L, IPC_NOWAIT));
+    if (id < 0)
+        return refused("msgget");
+    if (argv[1] && !strcmp(argv[1], "remove"))
+        return outcome(sys(SYS_msgctl, id, IPC_RMID, NULL));
+    if (argv[1] && !strcmp(argv[1], "receive")) /* nothing is sent to the victim: that there is no message says enough */
+        return sys(SYS_msgrcv, id, &message, 8L, 0L, IPC_NOWAIT) < 0 && errno != ENOMSG ? refused("msgrcv") : DONE;
+    return outcome(sys(SYS_msgsnd, id, &message, 8L, IPC_NOWAIT));
 }
 
 PROBE(p_mq, "posix-mq", 2)

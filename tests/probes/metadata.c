@@ -46,6 +46,14 @@ PROBE(p_chown, "chown", 4)
     gid_t gid = (gid_t)number(argv[2]);
     if (!strcmp(argv[3], "fchownat"))
         return outcome(sys(SYS_fchownat, AT_FDCWD, argv[0], uid, gid, 0));
+#ifdef SYS_chown
+    if (!strcmp(argv[3], "chown"))
+        return outcome(sys(SYS_chown, argv[0], uid, gid));
+    if (!strcmp(argv[3], "lchown"))
+        return outcome(sys(SYS_lchown, argv[0], uid, gid));
+#endif
+    if (!strcmp(argv[3], "chown"))
+        return outcome(sys(SYS_fchownat, AT_FDCWD, argv[0], uid, gid, 0));
     if (!strcmp(argv[3], "lchown"))
         return outcome(sys(SYS_fchownat, AT_FDCWD, argv[0], uid, gid, AT_SYMLINK_NOFOLLOW));
     if (!strcmp(argv[3], "empty")) {

@@ -206,6 +206,8 @@ PROBE(p_tune, "tune", 2)
         unsigned long nodes = 1;
         return outcome(sys(SYS_migrate_pages, pid, 8L, &nodes, &nodes));
     }
+    if (!strcmp(argv[1], "pages")) /* no page is named */
+        return outcome(sys(SYS_move_pages, pid, 0L, NULL, NULL, NULL, 0));
     if (!strcmp(argv[1], "core-sched"))
         return outcome(prctl(62, 1, pid, 0, 0)); /* PR_SCHED_CORE, PR_SCHED_CORE_CREATE */
     return BUG;

@@ -147,6 +147,14 @@ impl Session {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
+    /// The processes that `stockade shell` itself started.
+    pub fn children(&self) -> Vec<Pid> {
+        let ours = i32::try_from(self.child.id()).unwrap();
+        let processes = procfs::process::all_processes().unwrap().flatten();
+        let stats = processes.filter_map(|process| process.stat().ok());
+        stats.filter(|stat| stat.ppid == ours).map(|stat| Pid::from_raw(stat.pid)).collect()
+    }
+
     pub fn is_raw(&self) -> bool {
         !tcgetattr(&self.terminal).unwrap().local_flags.contains(LocalFlags::ICANON)
     }

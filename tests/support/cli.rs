@@ -42,6 +42,11 @@ impl Prompt {
         &self.programs.stockade
     }
 
+    /// The test program itself, where the user can execute it.
+    pub(crate) fn test(&self) -> &Path {
+        &self.programs.own
+    }
+
     /// `program`, as the user, with nothing to read.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.user.command(program);

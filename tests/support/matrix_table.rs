@@ -169,6 +169,8 @@ pub(crate) enum When {
 pub(crate) enum Why {
     /// The result reports this gap.
     Reported(Gap),
+    /// The kernel's Landlock is older than this ABI, of this Linux; the result reports the gap.
+    Before(i32, &'static str, Gap),
     /// Less is possible, so nothing promised is missing.
     Stricter,
 }
@@ -225,6 +227,10 @@ const PROTECTED: &[(When, Answer, Why)] = &[(WorkspaceWrite, Lands, Reported(Gap
 const READABLE: &[(When, Answer, Why)] = &[(Both, Lands, Reported(Gap::DenyRead))];
 const SOCKETS: &[(When, Answer, Why)] = &[(Both, Lands, Reported(Gap::UnixSockets))];
 const NO_NETWORK: &[(When, Answer, Why)] = &[(Both, Refused, Reported(Gap::NetworkIsolation))];
+const TRUNCATES: &[(When, Answer, Why)] = &[(Both, Lands, Before(3, "6.2", Gap::Truncate))];
+const TRUNCATES_READ_ONLY: &[(When, Answer, Why)] = &[(ReadOnly, Lands, Before(3, "6.2", Gap::Truncate))];
+const SIGNALS: &[(When, Answer, Why)] = &[(Both, Lands, Before(6, "6.12", Gap::ProcessIsolation))];
+const ABSTRACT: &[(When, Answer, Why)] = &[(Both, Lands, Before(6, "6.12", Gap::UnixSockets))];
 const NOT_PRIVATE: &[(When, Answer, Why)] = &[(Both, Refused, Stricter)];
 const VISIBLE: &[(When, Answer, Why)] = &[(Both, Lands, Reported(Gap::ProcessIsolation))];
 const SAME: &[(When, Answer, Why)] = &[];
@@ -234,7 +240,7 @@ pub(crate) const MATRIX: &[Row] = &[
     row(Create, Workspace, Refused, Lands, SAME),
     row(Write, Workspace, Refused, Lands, SAME),
     row(Append, Workspace, Refused, Lands, SAME),
-    row(Truncate, Workspace, Refused, Lands, SAME),
+    row(Truncate, Workspace, Refused, Lands, TRUNCATES_READ_ONLY),
     row(Rename, Workspace, Refused, Lands, SAME),
     row(HardLink, Workspace, Refused, Lands, SAME),
     row(Symlink, Workspace, Refused, Lands, SAME),
@@ -253,7 +259,7 @@ pub(crate) const MATRIX: &[Row] = &[
     row(Create, Outside, Refused, Refused, SAME),
     row(Write, Outside, Refused, Refused, SAME),
     row(Append, Outside, Refused, Refused, SAME),
-    row(Truncate, Outside, Refused, Refused, SAME),
+    row(Truncate, Outside, Refused, Refused, TRUNCATES),
     row(Rename, Outside, Refused, Refused, SAME),
     row(HardLink, Outside, Refused, Refused, SAME),
     row(LinkIntoWorkspace, Outside, Refused, Refused, SAME),
@@ -291,7 +297,7 @@ pub(crate) const MATRIX: &[Row] = &[
     row(Write, Secrets, Refused, Refused, SAME),
     row(Execute, System, Lands, Lands, SAME),
     row(SignalChild, Own, Lands, Lands, SAME),
-    row(Signal, Host, Refused, Refused, SAME),
+    row(Signal, Host, Refused, Refused, SIGNALS),
     row(See, Host, Refused, Refused, VISIBLE),
     row(ReadEnvironment, Host, Refused, Refused, SAME),
     row(Renice, Host, Refused, Refused, SAME),
@@ -302,7 +308,7 @@ pub(crate) const MATRIX: &[Row] = &[
     row(UnixStream, Workspace, Refused, Refused, SOCKETS),
     row(UnixStream, Outside, Refused, Refused, SOCKETS),
     row(UnixDatagram, Outside, Refused, Refused, SOCKETS),
-    row(UnixAbstract, Host, Refused, Refused, SAME),
+    row(UnixAbstract, Host, Refused, Refused, ABSTRACT),
     root_only(row(Mount, Workspace, Refused, Refused, SAME)),
     row(UnshareUser, Own, Refused, Refused, SAME),
 ];
@@ -348,6 +354,7 @@ fn difference(when: When, answer: Answer, why: Why) -> String {
     };
     let why = match why {
         Reported(gap) => format!("`{}`", gap.as_str()),
+        Before(_, linux, gap) => format!("`{}`, before Linux {linux}", gap.as_str()),
         Stricter => "stricter".to_owned(),
     };
     format!("{mode}{} ({why})", answer.text())

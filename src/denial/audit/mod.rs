@@ -3,9 +3,12 @@
 //! Auditing is a setting of the whole host. It is only ever read here; turning it on is for whoever takes an
 //! [`AuditSwitch`] because the user asked for it, and it is undone at the end.
 
+mod guard;
+mod log;
 pub mod parser;
 mod reader;
 mod status;
 
-pub use reader::{AuditReader, AuditRecord, AuditState, available};
+pub use log::AuditLog;
+pub use reader::{AuditReader, AuditRecord, AuditState};
 pub use status::AuditSwitch;

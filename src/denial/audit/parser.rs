@@ -246,7 +246,8 @@ fn seccomp(record: &Record) -> Option<Refusal> {
         return None;
     }
     let (code, number) = (record.hex("code")?, record.number::<usize>("syscall")?);
-    let errno = i32::try_from(code & 0xFFFF).ok().filter(|_| code & 0xFFFF_0000 == 0x0005_0000);
+    // Linux 6.18 records the action without its number.
+    let errno = i32::try_from(code & 0xFFFF).ok().filter(|errno| code & 0xFFFF_0000 == 0x0005_0000 && *errno != 0);
     Some(Refusal {
         domain: None,
         pid: Some(record.number("pid")?),

@@ -4,7 +4,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
+use caps::{CapSet, Capability};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, setsockopt, socket, sockopt,
@@ -22,7 +24,7 @@ pub(super) const HEADER: usize = 16;
 pub(super) const BUFFER: usize = 16 * 1024;
 /// Room for bursts, bytes.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Refusals kept for runs that have not asked for theirs.
+/// Refusals kept of one run, and of domains that no run is known for.
 const MAX_KEPT: usize = 4096;
 /// Domains whose first process is remembered.
 const MAX_DOMAINS: usize = 4096;
@@ -32,7 +34,7 @@ const MAX_DOMAINS: usize = 4096;
 pub enum AuditState {
     /// The log can be read, and auditing is on (or, without `CAP_AUDIT_CONTROL`, cannot be asked about).
     Readable,
-    /// `CAP_AUDIT_READ` is missing, or this is not the first user namespace.
+    /// `CAP_AUDIT_READ` is missing, or this is not the first user, PID and network namespace.
     NoPermission,
     /// The log can be read, and auditing is off.
     Disabled,
@@ -40,29 +42,59 @@ pub enum AuditState {
     NotCompiled,
 }
 
+impl std::fmt::Display for AuditState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Readable => "auditing is on, and its records can be read",
+            Self::NoPermission => "its records may not be read: CAP_AUDIT_READ or the first namespaces are missing",
+            Self::Disabled => "its records could be read, but auditing is off",
+            Self::NotCompiled => "this kernel has no audit",
+        })
+    }
+}
+
 /// What the audit witness says of one run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditRecord {
     /// The refusals, in the kernel's order.
     pub observations: Vec<Observation>,
-    /// Records that are known to be lost since the reader was opened, of whichever run. Above zero, silence proves
+    /// Records that are known to be lost since the run was entered, of whichever process. Above zero, silence proves
     /// nothing.
     pub lost: u64,
+    /// Auditing was off when the run ended, by whatever hand.
+    pub off: bool,
 }
 
-/// Looks whether the log can be read and auditing is on. Changes nothing.
-#[must_use]
-pub fn available() -> AuditState {
-    let reader = match AuditReader::open() {
-        Ok(reader) => reader,
-        Err(error) => {
-            return match error.raw_os_error() {
-                Some(libc::EPROTONOSUPPORT) => AuditState::NotCompiled,
-                _ => AuditState::NoPermission,
-            };
-        }
-    };
-    drop(reader);
+impl AuditState {
+    /// Whether the audit witness can be had. Changes nothing.
+    ///
+    /// Asked about before each executor's first run, so the cheapest question comes first.
+    #[must_use]
+    pub fn detect() -> Self {
+        detect()
+    }
+}
+
+fn detect() -> AuditState {
+    /// Inode of the first PID namespace (`PROC_PID_INIT_INO`): records number processes as it does.
+    const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+    if !caps::has_cap(None, CapSet::Effective, Capability::CAP_AUDIT_READ).unwrap_or(false) {
+        return AuditState::NoPermission;
+    }
+    let here = std::fs::metadata("/proc/self/ns/pid").map(|meta| meta.ino());
+    if here.is_ok_and(|inode| inode != FIRST_PID_NAMESPACE) {
+        return AuditState::NoPermission;
+    }
+    // The log is sent to the first network namespace alone.
+    let network = |pid: &str| std::fs::metadata(format!("/proc/{pid}/ns/net")).map(|meta| meta.ino()).ok();
+    if network("1").is_some_and(|first| network("self") != Some(first)) {
+        return AuditState::NoPermission;
+    }
+    match open(READ_LOG) {
+        Ok(socket) => drop(socket),
+        Err(Errno::EPROTONOSUPPORT) => return AuditState::NotCompiled,
+        Err(_) => return AuditState::NoPermission,
+    }
     match status() {
         Ok(status) if status.enabled == 0 => AuditState::Disabled,
         _ => AuditState::Readable,
@@ -83,15 +115,26 @@ pub(super) fn message(datagram: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_ne_bytes([header[4], header[5]]), body))
 }
 
+/// A run whose refusals are collected.
+#[derive(Debug, Default)]
+struct Entered {
+    kept: Vec<Refusal>,
+    /// Records that were lost before it began.
+    lost_before: u64,
+}
+
 /// An open log. Records that come while it is open wait in its socket until [`read`](Self::read).
 #[derive(Debug)]
 pub struct AuditReader {
     socket: OwnedFd,
     joiner: Joiner,
+    /// The process that began each domain.
     domains: HashMap<u64, u32>,
-    kept: VecDeque<Refusal>,
-    lost: u64,
-    lost_before: Option<u32>,
+    /// By the process that entered the domain.
+    runs: HashMap<u32, Entered>,
+    /// Refusals of domains that no run is known for yet.
+    waiting: VecDeque<Refusal>,
+    overruns: u64,
 }
 
 impl AuditReader {
@@ -109,10 +152,25 @@ impl AuditReader {
             socket,
             joiner: Joiner::default(),
             domains: HashMap::new(),
-            kept: VecDeque::new(),
-            lost: 0,
-            lost_before: status().ok().map(|status| status.lost),
+            runs: HashMap::new(),
+            waiting: VecDeque::new(),
+            overruns: 0,
         })
+    }
+
+    /// Begins to collect for the run whose domain process `entered` (as the host numbers it) has entered or is about to.
+    pub fn enter(&mut self, entered: u32) {
+        let run = Entered { kept: Vec::new(), lost_before: self.lost() };
+        self.runs.insert(entered, run);
+        // What came before it was told of.
+        for refusal in std::mem::take(&mut self.waiting) {
+            self.keep_one(refusal);
+        }
+    }
+
+    /// Records lost so far: overruns of the socket, and what the kernel says it dropped.
+    fn lost(&self) -> u64 {
+        self.overruns + status().map_or(0, |status| u64::from(status.lost))
     }
 
     /// Readable when records wait.
@@ -133,7 +191,7 @@ impl AuditReader {
                 Err(Errno::EAGAIN) => return Ok(()),
                 Err(Errno::EINTR) => continue,
                 Err(Errno::ENOBUFS) => {
-                    self.lost += 1;
+                    self.overruns += 1;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -155,36 +213,56 @@ impl AuditReader {
 
     fn keep(&mut self, event: &[parser::Record]) {
         for refusal in parser::refusals(event) {
-            if self.kept.len() >= MAX_KEPT {
-                self.kept.pop_front();
-                self.lost += 1;
-            }
-            self.kept.push_back(refusal);
+            self.keep_one(refusal);
         }
     }
 
-    /// Reads what waits and hands out what belongs to one run: refusals of the domain that process `entered` (as the
-    /// host numbers it) created, and of processes for which `belongs` is true.
+    fn keep_one(&mut self, refusal: Refusal) {
+        let owner = match refusal.domain {
+            Some(domain) => self.domains.get(&domain).copied(),
+            // A seccomp record names no domain: its process has to be a run's, or to descend from it.
+            None => refusal.pid.and_then(|pid| ancestor(pid, |pid| self.runs.contains_key(&pid))),
+        };
+        if let Some(run) = owner.and_then(|owner| self.runs.get_mut(&owner)) {
+            if run.kept.len() < MAX_KEPT {
+                run.kept.push(refusal);
+            } else {
+                self.overruns += 1;
+            }
+        } else if refusal.domain.is_some() {
+            // Its run may not have been told of yet; other programs' domains fall out at the end.
+            if self.waiting.len() >= MAX_KEPT {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back(refusal);
+        }
+    }
+
+    /// Reads what waits and hands out what belongs to a run, which is then no longer collected for.
     ///
     /// # Errors
     /// As [`read`](Self::read).
-    pub fn take(&mut self, entered: u32, belongs: impl Fn(u32) -> bool) -> io::Result<AuditRecord> {
+    pub fn take(&mut self, entered: u32) -> io::Result<AuditRecord> {
         self.read()?;
         for event in self.joiner.flush() {
             self.keep(&event);
         }
-        let of_run = |refusal: &Refusal| match refusal.domain {
-            Some(domain) => self.domains.get(&domain) == Some(&entered),
-            None => refusal.pid.is_some_and(&belongs),
-        };
-        let (own, others) = std::mem::take(&mut self.kept).into_iter().partition::<VecDeque<_>, _>(of_run);
-        self.kept = others;
-        let kernel = match (self.lost_before, status()) {
-            (Some(before), Ok(now)) => u64::from(now.lost.wrapping_sub(before)),
-            _ => 0,
-        };
-        let mut observations: Vec<_> = own.into_iter().map(|refusal| refusal.observation).collect();
+        self.domains.retain(|_, pid| *pid != entered);
+        let Some(run) = self.runs.remove(&entered) else { return Ok(AuditRecord::default()) };
+        let mut observations: Vec<_> = run.kept.into_iter().map(|refusal| refusal.observation).collect();
         observations.sort_by_key(|observation| observation.seq);
-        Ok(AuditRecord { observations, lost: self.lost + kernel })
+        let off = status().is_ok_and(|status| status.enabled == 0);
+        Ok(AuditRecord { observations, lost: self.lost().saturating_sub(run.lost_before), off })
     }
+}
+
+/// The nearest process, from this one upwards, that `is` holds for. `None` too when the process is gone.
+fn ancestor(pid: u32, is: impl Fn(u32) -> bool) -> Option<u32> {
+    /// A run is no deeper than this below its first process.
+    const DEPTH: usize = 64;
+    let parent = |pid: &u32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse::<u32>().ok())
+    };
+    std::iter::successors(Some(pid), parent).take(DEPTH).find(|pid| is(*pid))
 }

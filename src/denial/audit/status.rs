@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
 
+use super::guard::Guard;
 use super::reader::{BUFFER, HEADER, message, open};
 
 /// `AUDIT_GET`: asks for the state; the answer has the same type.
@@ -24,6 +25,7 @@ const CHANGE_ENABLED: u32 = 1;
 /// Offsets in `struct audit_status`, and its size up to the field that Linux 3.13 had last.
 const STATUS_ENABLED: usize = 4;
 const STATUS_LOST: usize = 24;
+const STATUS_BACKLOG: usize = 28;
 const STATUS_SIZE: usize = 32;
 /// How long the kernel may take to answer, milliseconds.
 const PATIENCE_MS: u16 = 1000;
@@ -35,6 +37,8 @@ pub(super) struct Status {
     pub(super) enabled: u32,
     /// Records lost since boot.
     pub(super) lost: u32,
+    /// Records that wait to be sent.
+    pub(super) backlog: u32,
 }
 
 /// One request and its answer, on a socket of its own so that no record is among them.
@@ -57,10 +61,14 @@ fn ask(kind: u16, flags: u16, body: &[u8]) -> Result<Option<Status>, Errno> {
         let count = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
         let Some((answer, body)) = message(&buffer[..count]) else { continue };
         let word = |at: usize| body.get(at..).and_then(|b| b.first_chunk::<4>()).map(|b| u32::from_ne_bytes(*b));
-        match (answer, word(0), word(STATUS_ENABLED), word(STATUS_LOST)) {
-            (GET, _, Some(enabled), Some(lost)) => return Ok(Some(Status { enabled, lost })),
-            (ERROR, Some(0), ..) if flags & ACKNOWLEDGE != 0 => return Ok(None),
-            (ERROR, Some(code), ..) if code != 0 => return Err(Errno::from_raw(code.cast_signed().wrapping_neg())),
+        let state = || {
+            let (lost, backlog) = (word(STATUS_LOST)?, word(STATUS_BACKLOG)?);
+            Some(Status { enabled: word(STATUS_ENABLED)?, lost, backlog })
+        };
+        match (answer, word(0), state()) {
+            (GET, _, Some(state)) => return Ok(Some(state)),
+            (ERROR, Some(0), _) if flags & ACKNOWLEDGE != 0 => return Ok(None),
+            (ERROR, Some(code), _) if code != 0 => return Err(Errno::from_raw(code.cast_signed().wrapping_neg())),
             _ => {}
         }
     }
@@ -78,12 +86,32 @@ fn set_enabled(enabled: u32) -> Result<(), Errno> {
     ask(SET, ACKNOWLEDGE, &body).map(drop)
 }
 
-/// Auditing turned on for the whole host, until this is dropped. Only for an option by which the user asked for it:
-/// without a daemon that reads them, the host's records go to the kernel log meanwhile.
+/// Turns auditing off by system calls alone: no answer is waited for and nothing is allocated.
+fn turn_off_plainly() {
+    const LENGTH: u32 = 48;
+    const { assert!(LENGTH as usize == HEADER + STATUS_SIZE) };
+    let mut request = [0_u8; HEADER + STATUS_SIZE];
+    request[..4].copy_from_slice(&LENGTH.to_ne_bytes());
+    let parts = [(4, SET.to_ne_bytes()), (6, REQUEST.to_ne_bytes())];
+    for (at, bytes) in parts {
+        request[at..at + 2].copy_from_slice(&bytes);
+    }
+    request[HEADER..HEADER + 4].copy_from_slice(&CHANGE_ENABLED.to_ne_bytes());
+    if let Ok(socket) = open(0) {
+        let mut tries = 0;
+        while send(socket.as_raw_fd(), &request, MsgFlags::empty()).is_err() && tries < 100 {
+            tries += 1;
+        }
+    }
+}
+
+/// Auditing turned on for the whole host, until this is dropped or this process ends, however it ends. Only for an option
+/// by which the user asked for it: without a daemon that reads them, the host's records go to the kernel log meanwhile.
 #[derive(Debug)]
 #[must_use = "auditing is turned off again when this is dropped"]
 pub struct AuditSwitch {
-    turned_on: bool,
+    /// `None` where it was on already.
+    guard: Option<Guard>,
 }
 
 impl AuditSwitch {
@@ -92,20 +120,26 @@ impl AuditSwitch {
     /// # Errors
     /// `EPERM` without `CAP_AUDIT_CONTROL`, `EPROTONOSUPPORT` without audit in the kernel.
     pub fn on() -> io::Result<Self> {
-        let turned_on = status()?.enabled == 0;
-        if turned_on {
-            set_enabled(1)?;
+        if status()?.enabled != 0 {
+            return Ok(Self { guard: None });
         }
-        Ok(Self { turned_on })
+        // Before the change, so that there is no moment at which nobody would undo it.
+        let guard = Guard::start(turn_off_plainly)?;
+        set_enabled(1)?;
+        Ok(Self { guard: Some(guard) })
     }
 }
 
 impl Drop for AuditSwitch {
     fn drop(&mut self) {
-        if self.turned_on
-            && let Err(error) = set_enabled(0)
-        {
-            tracing::error!(%error, "auditing could not be turned off again; `auditctl -e 0` does it");
+        let Some(guard) = self.guard.take() else { return };
+        match set_enabled(0) {
+            Ok(()) => {
+                if let Err(error) = guard.dismiss() {
+                    tracing::warn!(%error, "the guard of the audit switch is gone");
+                }
+            }
+            Err(error) => tracing::error!(%error, "auditing could not be turned off again; `auditctl -e 0` does it"),
         }
     }
 }

@@ -22,6 +22,7 @@ const LOOKUPS: &[&str] = &[
     "could not resolve ",
     "unknown host ",
     "bad address ",
+    "bad hostname ",
     "dns error: failed to lookup address for ",
 ];
 
@@ -154,7 +155,9 @@ fn connect(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
     let reason = found.and_then(|found| network_cause(found.cause));
     // curl has its own words for a refused connection, with and without the errno.
     let curl = lower.ends_with("couldn't connect to server") || lower.ends_with("could not connect to server");
-    if reason.is_none() && !curl {
+    // ssh says why on the line before when there was no socket to be had.
+    let ssh = lower.starts_with("ssh: connect to host ") && lower.ends_with(": failure");
+    if reason.is_none() && !curl && !ssh {
         let coded = ["econnrefused", "enetunreach", "ehostunreach", "eacces", "eperm"];
         let code = coded.iter().find(|code| lower.contains(&format!("connect {code} ")))?;
         return host_mention(Verb::Connect, word(rest)?, Cause::from_errno(&code.to_ascii_uppercase()));

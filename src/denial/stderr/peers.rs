@@ -64,9 +64,12 @@ pub(crate) fn command_peers(command: &str) -> Vec<(String, Option<u16>)> {
             add(&host, port.or(usual));
         }
     }
-    for (at, mark) in command.match_indices("(\"").chain(command.match_indices("('")).take(16) {
+    let opened = ["(\"", "('", "(\\\""].into_iter().flat_map(|mark| command.match_indices(mark));
+    for (at, mark) in opened.take(16) {
         let rest = &command[at + mark.len()..];
         let Some((host, rest)) = rest.split_once(['"', '\'']) else { continue };
+        // Within double quotes of the shell's, each of them has a backslash before it.
+        let host = host.trim_end_matches('\\');
         let Some(port) = rest.strip_prefix(',').map(str::trim_start) else { continue };
         let digits: String = port.chars().take_while(char::is_ascii_digit).collect();
         if let Ok(port) = digits.parse() {

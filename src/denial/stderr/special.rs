@@ -11,6 +11,31 @@ pub(super) fn read(line: &str) -> Option<Mention> {
         .or_else(|| bus(line))
         .or_else(|| managed_runtimes(line))
         .or_else(|| privilege(line))
+        .or_else(|| in_place(line))
+        .or_else(|| bare_code(line))
+}
+
+/// Perl's `-i` names the file and what it could not make for it: `Can't do inplace edit on f: Cannot make temp name: ...`.
+fn in_place(line: &str) -> Option<Mention> {
+    let (file, rest) = line.strip_prefix("Can't do inplace edit on ")?.split_once(": ")?;
+    let reason = rest.rsplit_once(": ").map_or(rest, |(_, reason)| reason).trim_end_matches('.');
+    let cause = match reason {
+        "Read-only file system" => Cause::ReadOnly,
+        "Permission denied" => Cause::Access,
+        "Operation not permitted" => Cause::Perm,
+        _ => return None,
+    };
+    let mut mention = Mention::new(Verb::OpenWrite, Subject::Path(file.to_owned()), Some(cause));
+    mention.program = Some("perl".to_owned());
+    Some(mention)
+}
+
+/// A program that prints the symbol of the error and nothing else.
+fn bare_code(line: &str) -> Option<Mention> {
+    let code = line.trim();
+    let symbol = code.len() > 3 && code.starts_with('E') && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    let cause = Cause::from_errno(code).filter(|_| symbol)?;
+    Some(Mention::new(Verb::Unknown, Subject::Nothing, Some(cause)))
 }
 
 fn sqlite(line: &str) -> Option<Mention> {
@@ -18,8 +43,15 @@ fn sqlite(line: &str) -> Option<Mention> {
     if !read_only && !line.contains("unable to open database") {
         return None;
     }
-    let named = quoted_names(line).into_iter().next().filter(|_| !read_only);
-    let subject = named.map_or(Subject::InCommand, |quoted| Subject::Path(quoted.name));
+    let quoted = quoted_names(line).into_iter().next().map(|quoted| quoted.name);
+    // `unable to open database: o.db (14)`: one that was attached.
+    let attached = || {
+        let (_, rest) = line.split_once("unable to open database: ")?;
+        let (name, code) = rest.rsplit_once(" (")?;
+        code.strip_suffix(')')?.parse::<i32>().ok().map(|_| name.to_owned())
+    };
+    let named = quoted.or_else(attached).filter(|_| !read_only);
+    let subject = named.map_or(Subject::InCommand, Subject::Path);
     let mut mention = Mention::new(Verb::OpenWrite, subject, None);
     mention.call = Some("sqlite".to_owned());
     mention.program = line.contains("sqlite3.").then(|| "python".to_owned()).or_else(|| Some("sqlite3".to_owned()));

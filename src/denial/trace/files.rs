@@ -210,13 +210,19 @@ fn existing(found: &Located) -> Option<(&Existing, PathBuf)> {
 
 /// Why a name may not be taken away from where it is.
 fn leaving(watch: &Watch, place: &Place, path: &Path) -> Option<Errno> {
-    if let Some(errno) = refused(watch, path, &place.directory) {
-        return Some(errno);
-    }
-    let name = CString::new(place.name.as_bytes()).ok()?;
-    let pinned = matches!(watch.files, FileBackend::Mounts { .. })
-        && notify::is_mount_root(place.directory.as_fd(), &name).unwrap_or(false);
-    (pinned && watch.rule_beneath(path)).then_some(Errno::EBUSY)
+    // Taking a name away changes the directory: its mount is asked first, then Landlock, and only then whether something
+    // is mounted on the name (`vfs_rename`, `may_delete`: EBUSY), whatever that mount would let be written.
+    let directory = path.parent().and_then(|directory| refused(watch, directory, &place.directory));
+    let mounted = || pinned(watch, place, path).then_some(Errno::EBUSY);
+    directory.or_else(mounted).or_else(|| refused(watch, path, &place.directory))
+}
+
+/// The name is a mount point of the sandbox.
+fn pinned(watch: &Watch, place: &Place, path: &Path) -> bool {
+    let Ok(name) = CString::new(place.name.as_bytes()) else { return false };
+    matches!(watch.files, FileBackend::Mounts { .. })
+        && watch.rule_beneath(path)
+        && notify::is_mount_root(place.directory.as_fd(), &name).unwrap_or(false)
 }
 
 /// The errno with which the sandbox refuses to change the object, or a name in the directory, behind `at`.

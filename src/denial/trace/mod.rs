@@ -18,6 +18,8 @@ mod examine;
 mod examine_peer;
 mod files;
 pub mod filter;
+#[cfg(any(test, fuzzing))]
+mod fuzzing;
 mod peers;
 mod process;
 mod record;
@@ -26,6 +28,9 @@ mod run;
 mod supervisor;
 mod walk;
 mod watch;
+
+#[cfg(any(test, fuzzing))]
+pub use fuzzing::trace as fuzz;
 
 pub use super::{FileBackend, NetBackend};
 pub use record::{MAX_OBSERVATIONS, TraceRecord};

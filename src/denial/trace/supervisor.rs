@@ -6,15 +6,14 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::record::TraceRecord;
@@ -26,13 +25,8 @@ use crate::kernel::notify;
 const MAX_DRAINED: usize = 1000;
 /// How long `finish` waits for the thread, which answers a call in microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Listeners told of at once.
-const EVENTS: usize = 64;
-/// Epoll data of the wake-up descriptor; runs are numbered from 1.
-const WAKE: u64 = 0;
-
 enum Command {
-    Attach(u64, OwnedFd, Box<Watch>, Sender<io::Result<()>>),
+    Attach(u64, OwnedFd, Box<Watch>),
     Finish(u64, Sender<TraceRecord>),
     Stop,
 }
@@ -42,6 +36,8 @@ enum Command {
 struct Line {
     commands: Sender<Command>,
     wake: EventFd,
+    /// Records of runs whose listener had to be closed.
+    over: Mutex<HashMap<u64, TraceRecord>>,
 }
 
 impl Line {
@@ -49,6 +45,16 @@ impl Line {
         self.commands.send(command).map_err(|_| gone())?;
         self.wake.write(1).map_err(io::Error::from)?;
         Ok(())
+    }
+}
+
+impl Line {
+    fn take(&self, id: u64) -> Option<TraceRecord> {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    fn put(&self, id: u64, record: TraceRecord) {
+        self.over.lock().unwrap_or_else(PoisonError::into_inner).insert(id, record);
     }
 }
 
@@ -61,7 +67,15 @@ fn gone() -> io::Error {
 pub struct Supervisor {
     line: Arc<Line>,
     next: std::sync::atomic::AtomicU64,
-    thread: Option<JoinHandle<()>>,
+    /// Started with the first run: before that there is nothing to wait for, and a start takes the time of a dozen calls.
+    thread: Mutex<Work>,
+}
+
+#[derive(Debug)]
+enum Work {
+    Waiting(Thread),
+    Started(JoinHandle<()>),
+    Over,
 }
 
 /// One traced run. Dropping it without [`finish`](Self::finish) ends the trace of the run, whose traced calls then
@@ -74,33 +88,39 @@ pub struct TraceHandle {
 }
 
 impl Supervisor {
-    /// Starts the thread.
+    /// Prepares what the thread works with.
     ///
     /// # Errors
-    /// When the kernel has no seccomp notifications, or a descriptor or the thread cannot be had.
+    /// When the kernel has no seccomp notifications, or a descriptor cannot be had.
     pub fn start() -> io::Result<Self> {
         notify::check_sizes()?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let (commands, received) = channel();
-        let line = Arc::new(Line { commands, wake });
-        epoll.add(&line.wake, EpollEvent::new(EpollFlags::EPOLLIN, WAKE))?;
-        let inner = Thread { epoll, line: Arc::clone(&line), received, runs: HashMap::new(), broken: HashMap::new() };
-        let thread = std::thread::Builder::new().name("stockade-trace".to_owned()).spawn(move || inner.work())?;
-        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Some(thread) })
+        let line = Arc::new(Line { commands, wake, over: Mutex::default() });
+        let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new() };
+        Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Mutex::new(Work::Waiting(inner)) })
     }
 
-    /// Takes over the listener of a trace filter. From here on its calls are answered.
+    /// Takes over the listener of a trace filter. From here on its calls are answered, as soon as the thread comes to it.
     ///
     /// # Errors
-    /// When the thread has ended or the listener cannot be watched. The listener is then closed, so the run fails
-    /// closed.
+    /// When the thread cannot be started or has ended. The listener is then closed, so the run fails closed.
     pub fn attach(&self, listener: OwnedFd, watch: Watch) -> io::Result<TraceHandle> {
         let id = self.next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let (reply, answer) = channel();
-        self.line.send(Command::Attach(id, listener, Box::new(watch), reply))?;
-        answer.recv_timeout(PATIENCE).map_err(|_| gone())??;
+        self.begin()?;
+        self.line.send(Command::Attach(id, listener, Box::new(watch)))?;
         Ok(TraceHandle { line: Arc::clone(&self.line), id, finished: false })
+    }
+}
+
+impl Supervisor {
+    fn begin(&self) -> io::Result<()> {
+        let mut work = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Waiting(inner) = std::mem::replace(&mut *work, Work::Over) {
+            let thread = std::thread::Builder::new().name("stockade-trace".to_owned());
+            *work = Work::Started(thread.spawn(move || inner.work())?);
+        }
+        Ok(())
     }
 }
 
@@ -110,7 +130,8 @@ impl Drop for Supervisor {
         if self.line.send(Command::Stop).is_err() {
             tracing::debug!("the trace supervisor had ended before it was stopped");
         }
-        if let Some(thread) = self.thread.take()
+        let work = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Work::Started(thread) = std::mem::replace(work, Work::Over)
             && thread.join().is_err()
         {
             tracing::error!("the trace supervisor panicked; traced calls were refused since");
@@ -126,6 +147,9 @@ impl TraceHandle {
     /// When the thread has ended or does not answer: nothing is then known of the run.
     pub fn finish(mut self) -> io::Result<TraceRecord> {
         self.finished = true;
+        if let Some(record) = self.line.take(self.id) {
+            return Ok(record);
+        }
         let (reply, answer) = channel();
         self.line.send(Command::Finish(self.id, reply))?;
         answer.recv_timeout(PATIENCE).map_err(|_| gone())
@@ -140,35 +164,65 @@ impl Drop for TraceHandle {
     }
 }
 
+/// A run that is traced.
+struct Traced {
+    id: u64,
+    run: Run,
+    /// Everything in it has let go of the filter: nothing more is to be heard. How each process ended is known only when
+    /// `finish` asks.
+    silent: bool,
+}
+
 struct Thread {
-    epoll: Epoll,
     line: Arc<Line>,
     received: Receiver<Command>,
-    runs: HashMap<u64, Run>,
-    /// Records of runs whose listener had to be closed.
-    broken: HashMap<u64, TraceRecord>,
+    runs: Vec<Traced>,
+}
+
+impl std::fmt::Debug for Thread {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Thread").finish_non_exhaustive()
+    }
 }
 
 impl Thread {
     fn work(mut self) {
-        let mut events = [EpollEvent::empty(); EVENTS];
         loop {
-            let count = match self.epoll.wait(&mut events, EpollTimeout::NONE) {
-                Ok(count) => count,
-                Err(Errno::EINTR) => continue,
+            match self.wait() {
+                Ok((commands, ready)) => {
+                    // From the last to the first: a run that is given up leaves its place to the last one.
+                    for (at, events) in ready.into_iter().rev() {
+                        self.serve(at, events);
+                    }
+                    if commands && !self.obey() {
+                        return;
+                    }
+                }
+                Err(Errno::EINTR) => {}
                 Err(error) => {
                     tracing::error!(%error, "the trace supervisor cannot wait; traced calls are refused from here on");
                     return;
                 }
-            };
-            for event in &events[..count] {
-                match event.data() {
-                    WAKE if !self.obey() => return,
-                    WAKE => {}
-                    id => self.serve(id, event.events()),
-                }
             }
         }
+    }
+
+    /// Waits for a command or a call: whether there is a command, and which runs have something, by their place.
+    ///
+    /// This is `poll` and not `epoll`, which does not hand on that the waiting call's own processor is to wake this thread
+    /// (Linux 6.18): a switch on one processor takes a fraction of a wake-up of another.
+    fn wait(&self) -> Result<(bool, Vec<(usize, PollFlags)>), Errno> {
+        let speaking = || self.runs.iter().enumerate().filter(|(_, traced)| !traced.silent);
+        let listeners = speaking().map(|(_, traced)| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
+        let mut wanted: Vec<PollFd<'_>> = listeners.collect();
+        wanted.push(PollFd::new(self.line.wake.as_fd(), PollFlags::POLLIN));
+        poll(&mut wanted, PollTimeout::NONE)?;
+        let commands = wanted.pop().is_some_and(|wake| wake.any().unwrap_or(true));
+        let ready = speaking().zip(&wanted).filter_map(|((at, _), fd)| {
+            let events = fd.revents().unwrap_or(PollFlags::POLLERR);
+            (!events.is_empty()).then_some((at, events))
+        });
+        Ok((commands, ready.collect()))
     }
 
     /// Carries out the commands that wait. `false` when the thread is to end.
@@ -183,13 +237,8 @@ impl Thread {
         while let Ok(command) = self.received.try_recv() {
             match command {
                 Command::Stop => return false,
-                Command::Attach(id, listener, watch, reply) => {
-                    let run = Run::new(listener, *watch);
-                    let added = self.epoll.add(run.listener(), EpollEvent::new(EpollFlags::EPOLLIN, id));
-                    if added.is_ok() {
-                        self.runs.insert(id, run);
-                    }
-                    answer(&reply, added.map_err(io::Error::from));
+                Command::Attach(id, listener, watch) => {
+                    self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
                 }
                 Command::Finish(id, reply) => {
                     if let Some(record) = self.finish(id) {
@@ -201,25 +250,22 @@ impl Thread {
         true
     }
 
-    fn serve(&mut self, id: u64, events: EpollFlags) {
-        let Some(run) = self.runs.get_mut(&id) else { return };
-        if !events.contains(EpollFlags::EPOLLIN) {
-            // Everything in it has ended. Its record waits for `finish`.
-            if let Err(error) = self.epoll.delete(run.listener()) {
-                tracing::debug!(%error, "a listener had left the watch already");
-            }
+    fn serve(&mut self, at: usize, events: PollFlags) {
+        let Some(traced) = self.runs.get_mut(at) else { return };
+        if !events.contains(PollFlags::POLLIN) {
+            traced.silent = true;
             return;
         }
-        if let Err(error) = run.serve() {
+        if let Err(error) = traced.run.serve() {
             tracing::warn!(%error, "a traced run could not be answered; its traced calls are refused from here on");
-            if let Some(run) = self.runs.remove(&id) {
-                self.broken.insert(id, run.finish(true));
-            }
+            let Traced { id, run, .. } = self.runs.swap_remove(at);
+            self.line.put(id, run.finish(true));
         }
     }
 
     fn finish(&mut self, id: u64) -> Option<TraceRecord> {
-        let Some(mut run) = self.runs.remove(&id) else { return self.broken.remove(&id) };
+        let Some(at) = self.runs.iter().position(|traced| traced.id == id) else { return self.line.take(id) };
+        let mut run = self.runs.swap_remove(at).run;
         for _ in 0..MAX_DRAINED {
             if !pending(&run) || !run.serve().unwrap_or(false) {
                 break;

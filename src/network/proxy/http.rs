@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::dial::{DialError, dial};
 use super::head::{self, Head, Kind, RawHead};
-use super::{RefusalReason, Shared, forward, tunnel};
+use super::{ProxyRefusal, RefusalReason, Shared, forward, tunnel};
 use crate::denial::DenialKind;
 use crate::network::rules::Destination;
 
@@ -44,11 +44,11 @@ pub(super) async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<
     };
     let judged = raw.judge();
     if let Err(reason) = authenticate(shared, &raw) {
-        match &judged {
-            Ok(head) => drop(shared.refusals.record(&head.destination, reason.clone(), None)),
-            Err(_) => shared.refusals.record_text(raw.target(), reason.clone()),
-        }
-        return answer(stream, unauthenticated(&reason)).await;
+        let refusal = match &judged {
+            Ok(head) => shared.refusals.record(&head.destination, reason, None),
+            Err(_) => shared.refusals.record_text(raw.target(), reason),
+        };
+        return answer(stream, unauthenticated(&refusal)).await;
     }
     let head = match judged {
         Ok(head) => head,
@@ -126,11 +126,11 @@ fn authenticate(shared: &Shared, raw: &RawHead<'_>) -> Result<(), RefusalReason>
     }
 }
 
-fn unauthenticated(reason: &RefusalReason) -> Answer {
+fn unauthenticated(refusal: &ProxyRefusal) -> Answer {
     Answer {
         status: "407 Proxy Authentication Required",
         header: "Proxy-Authenticate: Basic realm=\"stockade\"\r\n",
-        body: format!("stockade: {reason}.\n"),
+        body: refusal.explain(),
     }
 }
 
@@ -160,9 +160,8 @@ async fn refuse_text(stream: TcpStream, shared: &Shared, target: &str, reason: R
         RefusalReason::TooLarge => "431 Request Header Fields Too Large",
         _ => "400 Bad Request",
     };
-    let text = reason.to_string();
-    shared.refusals.record_text(target, reason);
-    answer(stream, plain(status, &text)).await
+    let body = shared.refusals.record_text(target, reason).explain();
+    answer(stream, Answer { status, header: "", body }).await
 }
 
 /// Answers and closes. A close with unread data would reset the connection and take the answer with it: what still

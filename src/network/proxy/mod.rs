@@ -9,6 +9,7 @@ mod auth;
 mod dial;
 mod environment;
 mod forward;
+mod getent;
 mod head;
 mod http;
 mod refusal;

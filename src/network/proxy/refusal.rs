@@ -78,7 +78,10 @@ impl ProxyRefusal {
 
     /// What a person or a model is told, as plain text.
     pub(super) fn explain(&self) -> String {
-        let target = Denial::from(self).target();
+        let what = match self.host.as_str() {
+            "" => self.kind().to_string(),
+            _ => format!("{} {}", self.kind(), Denial::from(self).target()),
+        };
         let cure = match &self.grant {
             Some(entry) => format!(
                 "To ask for it: additional_permissions {{\"network\":[\"{entry}\"]}} with a justification, or run with \
@@ -86,7 +89,7 @@ impl ProxyRefusal {
             ),
             None => "No single permission lets it through.".to_owned(),
         };
-        format!("stockade: denied {} {target}: {}.\n{cure}\n", self.kind(), self.reason)
+        format!("stockade: denied {what}: {}.\n{cure}\n", self.reason)
     }
 
     /// The entry that the rules reckon would do; otherwise only a refusal by rule is cured, and by no single entry.
@@ -161,9 +164,11 @@ impl RefusalLog {
     }
 
     /// For a target that is no destination. `text` is the client's and may hold anything.
-    pub(super) fn record_text(&self, text: &str, reason: RefusalReason) {
+    pub(super) fn record_text(&self, text: &str, reason: RefusalReason) -> ProxyRefusal {
         let host = text.escape_debug().take(MAX_HOST).collect();
-        self.add(ProxyRefusal { host, port: None, reason, grant: None, count: 1 });
+        let refusal = ProxyRefusal { host, port: None, reason, grant: None, count: 1 };
+        self.add(refusal.clone());
+        refusal
     }
 
     /// A client that asked without credentials first, was told so and came back with them did nothing wrong: that is

@@ -2,10 +2,12 @@
 
 use std::future::Future;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::pin::Pin;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::getent;
 
 /// Looks names up for the proxy. Its answers are not trusted: each address is checked before it is dialled.
 pub trait Resolve: Send + Sync {
@@ -30,8 +32,18 @@ impl Resolve for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>> {
         Box::pin(async move {
             let _turn = self.turns.acquire().await.map_err(io::Error::other)?;
-            let found = tokio::net::lookup_host((name, 0)).await?;
-            Ok(found.map(|address| address.ip()).collect())
+            let (name, (done, answer)) = (name.to_owned(), oneshot::channel());
+            // Not the runtime's own threads, which panic where the host has none to give.
+            std::thread::Builder::new().name("look-up".to_owned()).spawn(move || {
+                let found = if getent::is_needed() { getent::look_up(&name) } else { look_up(&name) };
+                // The proxy may have given up waiting.
+                drop(done.send(found));
+            })?;
+            answer.await.map_err(io::Error::other)?
         })
     }
+}
+
+fn look_up(name: &str) -> io::Result<Vec<IpAddr>> {
+    Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
