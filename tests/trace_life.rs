@@ -78,7 +78,14 @@ fn no_descriptor_is_left_behind() {
         assert!(!handle.finish().unwrap().observations.is_empty());
     }
     drop(supervisor);
-    assert_eq!(descriptors(), before);
+    // One more was seen for a moment, in one run of eight on a busy machine; what stays is a leak.
+    let settled = std::time::Instant::now() + std::time::Duration::from_secs(2);
+    while descriptors() != before && std::time::Instant::now() < settled {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let left: Vec<_> =
+        std::fs::read_dir("/proc/self/fd").unwrap().map(|fd| std::fs::read_link(fd.unwrap().path())).collect();
+    assert_eq!(descriptors(), before, "{left:?}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use super::config::AuditChoice;
 use crate::denial::audit::{AuditLog, AuditRecord, AuditState, AuditSwitch};
 use crate::denial::{DenialKind, Observation, Target};
 use crate::executor::ExecError;
+use crate::executor::blocking::blocking;
 use crate::plan::{RuleSet, shipped_rules};
 use crate::policy::RefusalErrno;
 
@@ -125,7 +126,7 @@ impl AuditedRun {
     /// What the log says of the run, and what has to be told of it besides. It waits for some milliseconds, off the
     /// runtime's threads.
     pub(super) async fn finish(self) -> (Vec<Observation>, Vec<String>) {
-        let finished = tokio::task::spawn_blocking(move || self.log.finish(self.entered)).await;
+        let finished = blocking(move || self.log.finish(self.entered)).await;
         match finished {
             Ok(Ok(record)) => told(record),
             Ok(Err(error)) => (Vec::new(), vec![format!("the audit records of this run were lost: {error}")]),

@@ -64,6 +64,16 @@ fn namespaces() -> Vec<Attack> {
     all
 }
 
+/// What tells of the whole host in `/proc`: only a mount can cover it, so Landlock alone leaves it to uid 0.
+const HOST_WIDE: &[&str] = &[
+    "open-only /proc/kpagecount rdonly",
+    "open-only /proc/timer_list rdonly",
+    "open-only /proc/kpageflags rdonly",
+    "open-only /proc/kpagecgroup rdonly",
+    "open-only /proc/slabinfo rdonly",
+    "open-only /proc/vmallocinfo rdonly",
+];
+
 /// Files of the kernel. Unconfined, what stands there is written back, or the file is only opened.
 const KERNEL_FILES: &[&str] = &[
     "write-same /proc/sys/kernel/core_pattern",
@@ -89,12 +99,6 @@ const KERNEL_FILES: &[&str] = &[
     "open-only /proc/sysrq-trigger wronly",
     "write-same /proc/irq/default_smp_affinity",
     "open-only /proc/kcore rdonly",
-    "open-only /proc/kpagecount rdonly",
-    "open-only /proc/timer_list rdonly",
-    "open-only /proc/kpageflags rdonly",
-    "open-only /proc/kpagecgroup rdonly",
-    "open-only /proc/slabinfo rdonly",
-    "open-only /proc/vmallocinfo rdonly",
     "open-only /proc/kmsg rdonly,nonblock",
     "open-only /proc/iomem wronly",
     "open-only /sys/kernel/debug/tracing/trace rdonly",
@@ -209,6 +213,7 @@ pub(crate) fn attacks() -> Vec<Attack> {
         Attack::new("mount", Effect::World, args).nobody("nothing to uncover or remount where nothing is covered")
     }));
     all.extend(namespaces());
+    all.extend(HOST_WIDE.iter().map(|args| claim("kernel-file", args).root().gap(&["deny-read"])));
     all.extend(KERNEL_FILES.iter().map(|args| claim("kernel-file", args).root()));
     all.extend(ROOT_CALLS.iter().map(|name| claim("kernel-call", &format!("kernel-call {name}")).root()));
     all.extend([
