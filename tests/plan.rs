@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use stockade::executor::{Enforcement, Gap};
 use stockade::host::{HostSupport, NamespaceRoute};
-use stockade::plan::{Backend, BackendChoice, Instruction, PathKind, PlanError, PlanInput, Planned, World, plan};
+use stockade::plan::{
+    Backend, BackendChoice, Instruction, PathKind, PlanError, PlanInput, Planned, World, plan, wants_cgroup,
+};
 use stockade::policy::{
     EffectivePolicy, Limits, NetworkMode, NetworkPolicy, Origin, PathAccess, PathRule, SandboxMode, ScanBounds,
 };
@@ -146,7 +148,7 @@ fn expected_gaps(policy: &EffectivePolicy, host: &HostSupport, mounts: bool) -> 
     [
         (Gap::Metadata, !mounts && policy.mode != SandboxMode::ReadOnly),
         (Gap::ProtectedPaths, !mounts && writes),
-        (Gap::DenyRead, !mounts && masks),
+        (Gap::DenyRead, !mounts && (masks || host.euid == 0)),
         (Gap::NetworkIsolation, off && !own_network),
         (Gap::UnixSockets, abi < 9 && !(mounts && host.sees_host_sockets && (own_network || abi >= 6))),
         (Gap::ProcessIsolation, !mounts || !host.fresh_proc),
@@ -363,4 +365,38 @@ fn a_write_rule_in_read_only_mode_leaves_the_gaps_of_a_root() {
         assert!(planned.gaps.contains(&Gap::ProtectedPaths), "{host:?}");
         assert!(!planned.gaps.contains(&Gap::Metadata), "the filter refuses those calls: {host:?}");
     }
+}
+
+/// With a control group of its own a command's memory and processes are bounded as a whole, and not by the process.
+#[test]
+fn a_control_group_closes_the_gap_of_limits() {
+    let mut policy = policy(SandboxMode::ReadOnly, NetworkMode::Off, Some(100), &[]);
+    policy.limits.memory = Some(1 << 30);
+    for host in hosts() {
+        for backend in BACKENDS {
+            let input = PlanInput {
+                policy: &policy,
+                host: &host,
+                world: &MadeUp,
+                backend,
+                require_full: false,
+                cgroup: false,
+                trace: false,
+                proxy_port: 28_129,
+                session_tmp: None,
+            };
+            let (Ok(without), Ok(with)) = (plan(&input), plan(&PlanInput { cgroup: true, ..input })) else { continue };
+            let bounded =
+                |planned: &Planned| planned.plan.rlimits.iter().any(|limit| limit.resource == libc::RLIMIT_DATA);
+            assert_eq!((bounded(&without), bounded(&with)), (true, false));
+            assert_eq!((without.plan.cgroup, with.plan.cgroup), (false, true));
+            assert!(without.gaps.contains(&Gap::Limits) && !with.gaps.contains(&Gap::Limits), "{host:?}");
+            assert!(wants_cgroup(&policy, &host, backend));
+        }
+    }
+    policy.limits.memory = None;
+    let ordinary =
+        hosts().into_iter().find(|host| host.euid != 0 && host.namespaces == NamespaceRoute::UserNamespace).unwrap();
+    assert!(!wants_cgroup(&policy, &ordinary, BackendChoice::Auto), "RLIMIT_NPROC does");
+    assert!(wants_cgroup(&policy, &ordinary, BackendChoice::Landlock));
 }

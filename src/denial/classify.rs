@@ -36,7 +36,9 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
         accesses.place(observation.clone());
     }
     for hit in super::limits::read(evidence, views) {
-        accesses.add(hit).shown = true;
+        let joined = accesses.add(hit);
+        joined.shown = true;
+        joined.only_warned = false;
     }
     note_named_lines(evidence, &mut accesses);
     super::proxied::note_answers(evidence, &mut accesses);

@@ -74,25 +74,27 @@ fn observation(resource: Resource, witness: Witness, program: Option<String>, se
 /// What the run's end and its messages tell of limits, at most one of each.
 pub(super) fn read(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> Vec<Observation> {
     let limits = &views.effective.limits;
-    let mut found: Vec<(Resource, Option<String>)> = Vec::new();
+    let mut found: Vec<(Resource, Option<String>, Witness)> = Vec::new();
     if was_stopped(evidence) && Resource::FileSize.is_limited(limits) {
-        found.push((Resource::FileSize, None));
+        found.push((Resource::FileSize, None, Witness::Probe));
     }
-    if !super::hints::only_relays(evidence.command) {
-        for line in messages(evidence) {
-            let Some(resource) = told(&line) else { continue };
-            let known = found.iter().any(|(known, _)| *known == resource);
-            if known || !resource.is_limited(limits) || super::hints::prints_literally(evidence.command, &line) {
-                continue;
-            }
-            found.push((resource, program(&line)));
+    // What a command that only passes text on says itself, it says under its own name.
+    let relayed = super::hints::only_relays(evidence.command);
+    for line in messages(evidence) {
+        let Some(resource) = told(&line, evidence.command) else { continue };
+        let program = program(&line);
+        let quoted = relayed && program.as_deref().is_none_or(|name| !has_word(evidence.command, name));
+        let known = found.iter().any(|(known, ..)| *known == resource);
+        if known || quoted || !resource.is_limited(limits) || super::hints::prints_literally(evidence.command, &line) {
+            continue;
         }
+        found.push((resource, program, Witness::Stderr));
     }
     let seq = |at: usize| u64::try_from(at).unwrap_or(u64::MAX);
     found
         .into_iter()
         .enumerate()
-        .map(|(at, (resource, program))| observation(resource, Witness::Stderr, program, seq(at)))
+        .map(|(at, (resource, program, witness))| observation(resource, witness, program, seq(at)))
         .collect()
 }
 
@@ -110,8 +112,9 @@ fn messages(evidence: &RunEvidence<'_>) -> Vec<String> {
     lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect()
 }
 
-/// The resource that a message says was refused.
-fn told(line: &str) -> Option<Resource> {
+/// The resource that a message says was refused. A full memory file system has to be named, by the message or by the
+/// redirection that the message is about.
+fn told(line: &str, command: &str) -> Option<Resource> {
     let has = |words: &[&str]| words.iter().any(|words| line.contains(words));
     let lower = line.to_lowercase();
     let starting = ["fork", "clone", "thread", "spawn", "process"].iter().any(|word| lower.contains(word));
@@ -126,13 +129,18 @@ fn told(line: &str) -> Option<Resource> {
         return Some(Resource::FileSize);
     }
     let full = has(&["No space left on device", "ENOSPC"]);
-    if full && has(&["/tmp", "/dev/shm"]) {
+    let redirected = [">/tmp", "> /tmp", ">/dev/shm", "> /dev/shm"].iter().any(|words| command.contains(words));
+    if full && (has(&["/tmp", "/dev/shm"]) || redirected && has(&["standard output", "write error"])) {
         return Some(Resource::TmpSize);
     }
     let memory = has(&["Cannot allocate memory", "ENOMEM", "MemoryError", "std::bad_alloc", "memory exhausted"])
         || (lower.contains("memory allocation of") && lower.contains("failed"))
         || lower.contains("out of memory");
     memory.then_some(Resource::Memory)
+}
+
+fn has_word(command: &str, name: &str) -> bool {
+    command.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').any(|word| word == name)
 }
 
 /// The program before the first colon, where that is a name: `bash: fork: ...`, `python3: can't ...`.
@@ -175,8 +183,11 @@ mod tests {
             ("read: Resource temporarily unavailable", None),
             ("touch: cannot touch 'x': Permission denied", None),
         ] {
-            assert_eq!(told(line), resource, "{line}");
+            assert_eq!(told(line, "true"), resource, "{line}");
         }
+        let unnamed = "head: error writing 'standard output': No space left on device";
+        assert_eq!(told(unnamed, "head -c 3G /dev/zero >/tmp/x"), Some(TmpSize));
+        assert_eq!(told(unnamed, "head -c 3G /dev/zero >x"), None);
     }
 
     #[test]

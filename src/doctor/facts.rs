@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::denial::audit::AuditState;
+use crate::host::{CgroupError, leaf_place};
 use crate::launcher::{Probe, SetupFailure};
 
 /// Everything that was seen of a host.
@@ -70,8 +71,8 @@ pub enum Container {
 /// What the cgroup hierarchy offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Cgroup {
-    /// Version 2, and a group can be made beneath ours, with these controllers.
-    Delegated(String),
+    /// Version 2, and groups with bounds of memory and processes can be made here.
+    Delegated(PathBuf),
     /// Version 2, and none can be made: what the kernel said.
     NotDelegated(String),
     /// Version 1.
@@ -82,7 +83,7 @@ pub enum Cgroup {
 }
 
 impl Facts {
-    /// Reads what can be read without trying anything but the making of an empty cgroup, which is removed at once.
+    /// Reads what can be read without trying anything.
     pub(super) fn read(&mut self) {
         let number = |path: &str| std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok());
         self.apparmor_restricts = number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == Some(1);
@@ -123,24 +124,10 @@ fn on_path(name: &str) -> Option<PathBuf> {
 }
 
 fn cgroup() -> Cgroup {
-    let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let Some(group) = own.lines().find_map(|line| line.strip_prefix("0::/")) else {
-        return if own.is_empty() { Cgroup::None } else { Cgroup::Version1 };
-    };
-    let Some(root) = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        .into_iter()
-        .map(Path::new)
-        .find(|root| root.join("cgroup.controllers").exists())
-    else {
-        return if own.lines().count() > 1 { Cgroup::Version1 } else { Cgroup::None };
-    };
-    let child = root.join(group).join(format!("stockade-doctor-{}", std::process::id()));
-    if let Err(error) = std::fs::create_dir(&child) {
-        return Cgroup::NotDelegated(error.to_string());
+    match leaf_place() {
+        Ok(place) => Cgroup::Delegated(place),
+        Err(CgroupError::NotMounted) => Cgroup::None,
+        Err(CgroupError::Version1) => Cgroup::Version1,
+        Err(error) => Cgroup::NotDelegated(error.to_string()),
     }
-    let controllers = std::fs::read_to_string(child.join("cgroup.controllers")).unwrap_or_default();
-    if let Err(error) = std::fs::remove_dir(&child) {
-        tracing::warn!(%error, path = %child.display(), "an empty cgroup could not be removed");
-    }
-    Cgroup::Delegated(controllers.trim().to_owned())
 }

@@ -309,17 +309,10 @@ fn audit(facts: &Facts) -> Feature {
 }
 
 fn cgroup(facts: &Facts) -> Feature {
-    let lost = "a cgroup of each command's own, which a memory limit of a policy needs (gap: limits)";
-    let delegate = "systemd-run --user --scope -p Delegate=yes stockade ... (in a unit: Delegate=yes)";
+    let lost = "a cgroup of each command's own, for limits of memory, and of processes on older kernels (gap: limits)";
+    let delegate = "systemd-run --user --scope stockade ... (in a unit: Delegate=yes and DelegateSubgroup=main)";
     match &facts.cgroup {
-        Cgroup::Delegated(controllers)
-            if ["memory", "pids"].iter().all(|c| controllers.split(' ').any(|d| d == *c)) =>
-        {
-            present("cgroup", format!("version 2, delegated: {controllers}"))
-        }
-        Cgroup::Delegated(controllers) => {
-            missing("cgroup", format!("version 2, without memory or pids (has: {controllers})"), lost, delegate)
-        }
+        Cgroup::Delegated(place) => present("cgroup", format!("version 2, made in {}", place.display())),
         Cgroup::NotDelegated(error) => missing("cgroup", format!("version 2, not delegated: {error}"), lost, delegate),
         Cgroup::Version1 => {
             missing("cgroup", "version 1", lost, "boot with systemd.unified_cgroup_hierarchy=1 (kernel command line)")

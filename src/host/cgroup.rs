@@ -1,7 +1,8 @@
 //! A control group (version 2) of one command's own, where this process may make one beside its own.
 //!
 //! A group that holds processes cannot hand controllers down, so the leaf is not made below the executor's own group but
-//! beside it: in the nearest of own group and parent that hands `memory` and `pids` down and may be written. Version 1
+//! beside it: in the nearest of own group and parent that hands `memory` and `pids` down, or can be made to, and may be
+//! written. Somebody else's group, as the slices of a system manager are for root, is not made to do anything. Version 1
 //! counts as none: its hierarchies are not handed to ordinary users, and nothing there kills as one.
 #![forbid(unsafe_code)]
 
@@ -34,7 +35,7 @@ pub enum CgroupError {
     #[error("no control groups are mounted")]
     NotMounted,
     /// Neither our own group nor its parent will do.
-    #[error("{place}: {lacks}; run in a unit with Delegate=yes and DelegateSubgroup=")]
+    #[error("{place}: {lacks}")]
     NotDelegated {
         /// The group that was looked at last.
         place: PathBuf,
@@ -78,7 +79,9 @@ fn place_in(root: &Path, own: &str) -> Result<PathBuf, CgroupError> {
     let mut refusal = (own_directory.clone(), String::new());
     for place in [Some(own_directory.as_path()), parent].into_iter().flatten() {
         let writable = |path: &Path| faccessat(nix::fcntl::AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS);
-        let lacks = if !has_all(&words(&place.join("cgroup.subtree_control"))) {
+        let switch = place.join("cgroup.subtree_control");
+        let handed_down = has_all(&words(&switch)) || (is_delegated(place) && hand_down(&switch));
+        let lacks = if !handed_down {
             "hands no memory and pids controllers down".to_owned()
         } else if let Err(errno) = writable(place).and_then(|()| writable(&place.join("cgroup.procs"))) {
             format!("is not ours to write: {errno}")
@@ -88,6 +91,20 @@ fn place_in(root: &Path, own: &str) -> Result<PathBuf, CgroupError> {
         refusal = (place.to_path_buf(), lacks);
     }
     Err(CgroupError::NotDelegated { place: refusal.0, lacks: refusal.1 })
+}
+
+/// What belongs to an ordinary user was handed over; for root systemd says so in an attribute.
+fn is_delegated(place: &Path) -> bool {
+    let marked = |name: &str| {
+        let mut value = [0_u8; 2];
+        rustix::fs::getxattr(place, name, &mut value).is_ok_and(|length| value.get(..length) == Some(b"1".as_slice()))
+    };
+    !nix::unistd::geteuid().is_root() || marked("trusted.delegate") || marked("user.delegate")
+}
+
+/// Has a group hand the controllers down: false where it may not be written, lacks them or holds processes itself.
+fn hand_down(switch: &Path) -> bool {
+    fs::write(switch, "+memory +pids").is_ok()
 }
 
 /// How often a leaf's bounds were hit.
@@ -245,7 +262,7 @@ mod tests {
             [("memory pids", "memory", "0::/unit/own\n"), ("pids", "", "0::/\n"), ("", "", "0::/unit\n")]
         {
             let refusal = found(root, unit, own).unwrap_err();
-            assert!(refusal.contains("Delegate=yes"), "{refusal}");
+            assert!(refusal.contains("hands no memory"), "{refusal}");
         }
     }
 

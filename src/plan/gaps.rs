@@ -47,7 +47,8 @@ pub(super) fn with_landlock_alone(input: &PlanInput<'_>, ops: &[MountOp]) -> Vec
     let mut gaps = Vec::new();
     add(&mut gaps, Gap::Metadata, writes);
     add(&mut gaps, Gap::ProtectedPaths, roots);
-    add(&mut gaps, Gap::DenyRead, masks);
+    // Files of the kernel that tell of the whole machine are root's to read, and nothing covers them.
+    add(&mut gaps, Gap::DenyRead, masks || host.euid == 0);
     add(&mut gaps, Gap::NetworkIsolation, policy.network.mode != NetworkMode::Full);
     add(&mut gaps, Gap::UnixSockets, host.landlock_abi < 9);
     gaps.push(Gap::ProcessIsolation);

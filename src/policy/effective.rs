@@ -15,7 +15,8 @@ use super::{NetworkPolicy, PathAccess, PathRule, SandboxMode, ScanBounds, Syscal
 pub struct Limits {
     /// Processes and threads at any one time.
     pub processes: Option<u64>,
-    /// Memory of all processes together, bytes; enforced where a memory cgroup can be had.
+    /// Memory of all processes together, bytes, where a control group (version 2) can be made; elsewhere of each process
+    /// by itself.
     pub memory: Option<u64>,
     /// Size of the private `/tmp` and `/dev/shm` when they are in memory, bytes.
     pub tmp_size: Option<u64>,
