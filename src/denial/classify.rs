@@ -40,6 +40,11 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
         joined.shown = true;
         joined.only_warned = false;
     }
+    // A group that the kernel ends for want of memory says nothing itself.
+    for joined in accesses.iter_mut().filter(|joined| super::limits::ended_it(&joined.best, evidence)) {
+        joined.shown = true;
+        joined.only_warned = false;
+    }
     note_named_lines(evidence, &mut accesses);
     super::proxied::note_answers(evidence, &mut accesses);
     accesses.name_sockets(only_peer_in(evidence.command));

@@ -13,6 +13,9 @@ use crate::policy::Limits;
 /// SIGXFSZ: what the kernel sends for a write beyond `RLIMIT_FSIZE`. The same number on every architecture we know.
 const SIGXFSZ: i32 = 25;
 
+/// What the kernel ends a process with when a control group is out of memory.
+const SIGKILL: i32 = 9;
+
 /// A resource that can be limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Resource {
@@ -101,6 +104,13 @@ pub(super) fn read(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> Vec<O
 /// The command, or the last program of a shell, was ended by the signal that only a file's size limit sends.
 pub(super) fn was_stopped(evidence: &RunEvidence<'_>) -> bool {
     evidence.signal == Some(SIGXFSZ) || evidence.exit_code == Some(128 + SIGXFSZ)
+}
+
+/// The kernel killed for want of memory, and the command, or the last program of a shell, was killed.
+pub(super) fn ended_it(refused: &Observation, evidence: &RunEvidence<'_>) -> bool {
+    let counted = refused.kind == DenialKind::Limit && refused.witness == Witness::Probe;
+    let killed = evidence.signal == Some(SIGKILL) || evidence.exit_code == Some(128 + SIGKILL);
+    counted && killed && !evidence.timed_out && refused.errno.as_deref() == Some("ENOMEM")
 }
 
 /// Lines of the stream that messages go to.
