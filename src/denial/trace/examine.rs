@@ -24,6 +24,9 @@ const RESOLVE_IN_ROOT: u64 = 0x10;
 /// `RESOLVE_CACHED`: says nothing about where the path leads.
 const RESOLVE_CACHED: u64 = 0x20;
 
+/// Longest name in a directory, bytes.
+const NAME_MAX: usize = 255;
+
 /// What comes of a call.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -147,7 +150,13 @@ impl Run {
     }
 
     pub(crate) fn locate(&mut self, tid: u32, path: &FullPath, follow: bool) -> Result<Located, Trouble> {
-        self.view(tid)?.locate(tid, &path.absolute, follow).map_err(Trouble::of_lookup)
+        self.view(tid)?.locate(tid, &path.absolute, follow).map_err(|errno| match errno {
+            // Too long for anybody; a path of many names is too long only because it was put behind its directory.
+            Errno::ENAMETOOLONG if path.absolute.split(|&b| b == b'/').any(|name| name.len() > NAME_MAX) => {
+                Trouble::Fails
+            }
+            other => Trouble::of_lookup(other),
+        })
     }
 
     fn on_path(

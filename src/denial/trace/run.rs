@@ -9,6 +9,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 use syscalls::Sysno;
 
+use super::arguments;
 use super::cache::Cache;
 use super::calls::{self, low};
 use super::examine::{Outcome, Trouble};
@@ -105,6 +106,9 @@ impl Run {
         };
         match self.examine(call.tid, request) {
             Ok(Outcome::Allowed) => self.recorder.went_on(call.tid, None),
+            // It fails for another reason: nobody refused it, and it is no going on either.
+            Ok(Outcome::Refused(..))
+                if arguments::fail(call.tid, number, &call.args) || arguments::fail_on_socket(call.tid, &request) => {}
             Ok(Outcome::Refused(kind, target, errno)) => {
                 self.record(call, number.name(), kind, target, errno, Remedy::Ask);
             }
