@@ -2,14 +2,26 @@
 
 #![allow(clippy::unwrap_used)] // a test that cannot set its scene has failed
 
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "support/cli.rs"]
+mod cli;
 mod trace_support;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "support/user.rs"]
+mod user;
 
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use stockade::denial::trace::{NetBackend, TraceRecord};
 use stockade::denial::{Target, TraceCoverage};
+use stockade::executor::RunResult;
+
+use cli::Prompt;
 use trace_support::{Confinement, Scene, errno};
+use user::User;
 
 /// Far above what anything here takes, far below a hang.
 const SOON: Duration = Duration::from_secs(60);
@@ -150,4 +162,38 @@ fn no_refusal_is_hidden() {
     assert_eq!(seen, expected);
     assert!(record.observations.iter().all(|o| o.errno.as_deref() == Some("EROFS")));
     assert_eq!((record.unreadable, record.coverage), (0, TraceCoverage::Complete));
+}
+
+/// A supervisor that is stopped holds up its commands and lets nothing through; when it goes on, so do they, and nothing
+/// is missing from what it says.
+#[test]
+fn a_stalled_supervisor_widens_nothing_and_loses_nothing() {
+    let prompt = Prompt::of(User::current());
+    let outside = prompt.root().join("outside");
+    let line = format!(
+        "echo > ready; while [ ! -e go ]; do read -t 0.02 x <> {0}; done; echo x > {1}; echo $? > after",
+        "fifo",
+        outside.display()
+    );
+    nix::unistd::mkfifo(&prompt.work().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    prompt.user.own(prompt.root());
+    let child = prompt.run(["--json", "--mode", "workspace-write", "-c", &line]).spawn().unwrap();
+    let host = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    let began = Instant::now();
+    while !prompt.work().join("ready").exists() {
+        assert!(began.elapsed() < SOON, "the command did not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(host, Signal::SIGSTOP).unwrap();
+    std::fs::write(prompt.work().join("go"), "").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    let went_on = prompt.work().join("after").exists();
+    kill(host, Signal::SIGCONT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(began.elapsed() < SOON);
+    assert!(!went_on && !outside.exists());
+    assert_eq!(std::fs::read_to_string(prompt.work().join("after")).unwrap(), "1\n");
+    let result: RunResult = serde_json::from_slice(&output.stdout).unwrap();
+    let denials = result.sandbox.unwrap().denials;
+    assert_eq!(denials.iter().map(|d| d.path.clone()).collect::<Vec<_>>(), [Some(outside)], "{denials:?}");
 }

@@ -86,7 +86,7 @@ impl Run {
             }
             Request::Symlink { at } => {
                 let outcome = self.on_path(tid, at, false, now, |run, found| files::make(&run.watch, found, false));
-                self.cache.forget_all();
+                self.cache.forget_all(tid, now);
                 outcome
             }
             Request::Remove { at, directory } => {
@@ -99,11 +99,11 @@ impl Run {
             Request::Link { old, new, follow, empty } => self.examine_link(tid, old, new, follow, empty, now),
             Request::Rename { old, new, flags } => self.examine_rename(tid, old, new, flags, now),
             Request::ChangeDirectory => {
-                self.cache.forget_directories();
+                self.cache.forget_directories(tid, now);
                 Ok(Outcome::Allowed)
             }
             Request::ChangeRoot => {
-                self.cache.forget_all();
+                self.cache.forget_all(tid, now);
                 self.own_roots = true;
                 Ok(Outcome::Allowed)
             }
@@ -301,7 +301,7 @@ impl Run {
         if empty && self.is_empty(tid, old)? {
             let from = resolve::descriptor(tid, old.dirfd).map_err(Trouble::of_lookup)?;
             let to = self.locate(tid, &to, false)?;
-            self.cache.forget_all();
+            self.cache.forget_all(tid, now);
             return Ok(files::link(&self.watch, &from, &to).into());
         }
         let from = self.path(tid, old, now)?;
@@ -316,7 +316,7 @@ impl Run {
             Ok(files::link(&self.watch, &from, &to).into())
         };
         if direct {
-            self.cache.forget_all();
+            self.cache.forget_all(tid, now);
         }
         outcome
     }
@@ -345,7 +345,7 @@ impl Run {
             let to = self.locate(tid, &to, false)?;
             Ok(files::rename(&self.watch, &from, &to, flags).into())
         };
-        self.cache.forget_all();
+        self.cache.forget_all(tid, now);
         outcome
     }
 }

@@ -96,6 +96,7 @@ impl Run {
 
     fn judge(&mut self, call: &Notification) -> Answer {
         self.recorder.count_call();
+        self.cache.heard_of(call.tid);
         if let Some(errno) = self.fixed(call) {
             return Answer::Refuse(errno);
         }
