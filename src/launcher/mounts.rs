@@ -4,6 +4,7 @@
 //! Nothing is created on the host: mount points are made only in directories of our own (`make_target`), and every path
 //! is opened without following a symbolic link, so a tree that changes under us makes a step fail and leads nowhere.
 
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -17,7 +18,7 @@ use super::mount_point::{create_file, make_target, open_path, seal, tmpfs};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
-use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource};
+use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource, Shape};
 
 /// See [`Foundation::hide_host_wide`].
 const HOST_WIDE: [&str; 11] = [
@@ -51,12 +52,13 @@ struct Proc {
 }
 
 impl Foundation {
-    /// Lays it.
-    pub(super) fn lay(private_dev: bool, fresh_proc: bool, fault: Option<Fault>) -> Result<Self, SetupFailure> {
+    /// Lays it; `names` is where its name server is.
+    pub(super) fn lay(shape: Shape, names: Ipv4Addr, fault: Option<Fault>) -> Result<Self, SetupFailure> {
+        let Shape { private_dev, fresh_proc, .. } = shape;
         let original = step(fault, Stage::BindSources, || Ok(kernel::clone_tree(open_path(Path::new("/"))?, true)?))?;
         let devices = step(fault, Stage::Dev, || private_dev.then(Devices::open).transpose())?;
         step(fault, Stage::ReadOnlyRoot, close_everything)?;
-        let masks = step(fault, Stage::Binds, || private_dev.then(Masks::make).transpose())?;
+        let masks = step(fault, Stage::Binds, || private_dev.then(|| Masks::make(names)).transpose())?;
         step(fault, Stage::Dev, || devices.map_or(Ok(()), Devices::build))?;
         let proc = step(fault, Stage::Proc, || fresh_proc.then(new_proc).transpose())?;
         let foundation = Self { original, masks, proc };
@@ -175,8 +177,10 @@ fn close_everything() -> Result<(), StepError> {
     Ok(bind_read_only(&open_path(Path::new("/"))?)?)
 }
 
-/// What the sandbox's own name server needs to be asked: by whom it is found, and that no answer is waited for twice.
-const RESOLVER: &[u8] = b"nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+/// What the sandbox's own name server needs to be asked: where it is found, and that no answer is waited for twice.
+fn resolver(names: Ipv4Addr) -> String {
+    format!("nameserver {names}\noptions timeout:1 attempts:1\n")
+}
 
 /// The things that stand in for paths of the host.
 struct Masks {
@@ -192,12 +196,13 @@ struct Masks {
 impl Masks {
     /// Made while the host's `/dev` is in view, and attached where the private one covers it next: only attached mounts
     /// can be cloned before Linux 6.15.
-    fn make() -> Result<Self, StepError> {
+    fn make(names: Ipv4Addr) -> Result<Self, StepError> {
         let file = open_path(Path::new("/dev/null")).at(Path::new("/dev/null"))?;
         let mount = tmpfs("0755", 64 << 10)?;
         mkdirat(&mount, "directory", Mode::from_bits_truncate(0o555))?;
-        match nix::unistd::write(create_file(&mount, "resolver", 0o444)?, RESOLVER) {
-            // No file may grow here (RLIMIT_FSIZE), this one neither: an empty one leads a resolver to the same address.
+        match nix::unistd::write(create_file(&mount, "resolver", 0o444)?, resolver(names).as_bytes()) {
+            // No file may grow here (RLIMIT_FSIZE), this one neither: an empty one leads a resolver to 127.0.0.1,
+            // where it is answered as well, or refused by there being nobody.
             Ok(_) | Err(Errno::EFBIG) => {}
             Err(errno) => return Err(errno.into()),
         }
