@@ -6,7 +6,7 @@
 
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
@@ -14,7 +14,7 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
 
 use super::dev::Devices;
-use super::mount_point::{create_file, make_target, open_path, seal, tmpfs};
+use super::mount_point::{create_file, make_target, open_beneath, open_path, seal, tmpfs};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
@@ -84,10 +84,16 @@ impl Foundation {
             }
             step(fault, Stage::Proc, || seal(&proc.mount))?;
         }
-        let open_all = || plan.ops.iter().map(|op| self.open_source(op)).collect::<Result<Vec<_>, _>>();
-        let sources = step(fault, Stage::BindSources, open_all)?;
+        let open_all = || plan.ops.iter().map(|op| self.open_elsewhere(op)).collect::<Result<Vec<_>, _>>();
+        let elsewhere = step(fault, Stage::BindSources, open_all)?;
         let mut to_seal = Vec::new();
-        for (op, source) in plan.ops.iter().zip(sources) {
+        let mut covered = None;
+        for (op, source) in plan.ops.iter().zip(elsewhere) {
+            let open = || {
+                covered = Covered::around(covered.take(), op).at(&op.path)?;
+                self.open_source(op, covered.as_ref()).at(&op.path)
+            };
+            let source = step(fault, Stage::BindSources, open)?.or(source);
             let stage = if matches!(op.kind, MountKind::Private(_)) { Stage::PrivateDirs } else { Stage::Binds };
             step(fault, stage, || self.apply(op, source, &mut to_seal).at(&op.path))?;
         }
@@ -108,21 +114,37 @@ impl Foundation {
         Ok(())
     }
 
-    /// A detached copy of the host's content, taken before anything of the policy covers it. Read-only binds beneath a
-    /// writable one need none: what they cover is still in view when their turn comes.
-    fn open_source(&self, op: &MountOp) -> Result<Option<OwnedFd>, StepError> {
-        let (path, writable) = match &op.kind {
-            MountKind::Writable => (op.path.as_path(), true),
-            MountKind::ReadOnly if op.make_target => (op.path.as_path(), false),
-            MountKind::Private(PrivateSource::Directory(directory)) => (directory.as_path(), true),
-            _ => return Ok(None),
-        };
-        let tree = kernel::clone_tree(open_path(path).at(path)?, true).at(path)?;
-        if writable && !self.was_read_only(path).at(path)? {
-            // The root alone: submounts of a writable tree stay read-only. One may lead outside, and a policy can name it.
-            kernel::set_mount_attr(&tree, MountAttr { clear: MountAttr::RDONLY, ..MountAttr::default() }).at(path)?;
+    /// A copy of what stands in for `/tmp` and lies elsewhere on the host, taken before anything of the policy covers it.
+    fn open_elsewhere(&self, op: &MountOp) -> Result<Option<OwnedFd>, StepError> {
+        let MountKind::Private(PrivateSource::Directory(directory)) = &op.kind else { return Ok(None) };
+        let tree = open_path(directory).and_then(|found| kernel::clone_tree(found, true)).at(directory)?;
+        self.open_up(&tree, directory).at(directory)?;
+        Ok(Some(tree))
+    }
+
+    /// A detached copy of the host's own content of that name, however it is covered by now.
+    ///
+    /// It is taken from beneath what covers it, also where it is in view: there every mount is read-only, so a copy need
+    /// not be made so, and has few mounts in it. The kernel looks at all of them for each copy, so that ten thousand
+    /// copies from the tree they are mounted in would take a time that grows with the square.
+    fn open_source(&self, op: &MountOp, covered: Option<&Covered>) -> Result<Option<OwnedFd>, Errno> {
+        if !matches!(op.kind, MountKind::Writable | MountKind::ReadOnly) {
+            return Ok(None);
+        }
+        let tree = covered.ok_or(Errno::ENOENT)?.copy(&op.path)?;
+        if op.kind == MountKind::Writable {
+            self.open_up(&tree, &op.path)?;
         }
         Ok(Some(tree))
+    }
+
+    /// Makes a copy writable, its root alone: submounts of a writable tree stay read-only. One may lead outside, and a
+    /// policy can name it.
+    fn open_up(&self, tree: &OwnedFd, path: &Path) -> Result<(), Errno> {
+        if self.was_read_only(path)? {
+            return Ok(());
+        }
+        kernel::set_mount_attr(tree, MountAttr { clear: MountAttr::RDONLY, ..MountAttr::default() })
     }
 
     /// A mount that is read-only on the host stays so: root could otherwise be made to write through it.
@@ -138,17 +160,14 @@ impl Foundation {
         let mask = || self.masks.as_ref().ok_or(Errno::ENOENT);
         let mount = match (&op.kind, source) {
             (_, Some(tree)) => tree,
-            (MountKind::ReadOnly | MountKind::Writable, None) => {
-                let tree = kernel::clone_tree(open_path(&op.path)?, true)?;
-                bind_read_only(&tree)?;
-                tree
-            }
             (MountKind::MaskDirectory { populated: false }, None) => kernel::clone_tree(&mask()?.directory, false)?,
             (MountKind::MaskFile, None) => kernel::clone_tree(&mask()?.file, false)?,
             (MountKind::NameServer, None) => kernel::clone_tree(&mask()?.resolver, false)?,
             (MountKind::MaskDirectory { populated: true }, None) => tmpfs("0755", 1 << 20)?,
             (MountKind::Private(PrivateSource::Memory { size }), None) => tmpfs("1777", *size)?,
-            (MountKind::Private(PrivateSource::Directory(_)), None) => return Err(Errno::ENOENT.into()),
+            (MountKind::ReadOnly | MountKind::Writable | MountKind::Private(PrivateSource::Directory(_)), None) => {
+                return Err(Errno::ENOENT.into());
+            }
         };
         let directory = SFlag::from_bits_truncate(fstat(&mount)?.st_mode).contains(SFlag::S_IFDIR);
         let target = match if op.make_target { make_target(&op.path, directory) } else { open_path(&op.path) } {
@@ -163,6 +182,42 @@ impl Foundation {
             to_seal.push(mount);
         }
         Ok(())
+    }
+}
+
+/// A path of the host that an operation covers, as it was before: the outermost one around the operation whose turn it is.
+struct Covered {
+    path: PathBuf,
+    host: OwnedFd,
+}
+
+impl Covered {
+    /// The one around an operation, opened now when the operation is itself the outermost. There is none for masks with
+    /// nothing in them: whatever is refused by the thousand costs no descriptor.
+    fn around(before: Option<Self>, op: &MountOp) -> Result<Option<Self>, Errno> {
+        if let Some(before) = before.filter(|before| op.path.starts_with(&before.path)) {
+            return Ok(Some(before));
+        }
+        if matches!(
+            op.kind,
+            MountKind::MaskFile | MountKind::MaskDirectory { populated: false } | MountKind::NameServer
+        ) {
+            return Ok(None);
+        }
+        match open_path(&op.path) {
+            // It is made, or has vanished and need not be covered. A copy of it would be missed by the one who wants it.
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(None),
+            opened => Ok(Some(Self { host: opened?, path: op.path.clone() })),
+        }
+    }
+
+    /// A detached copy of what the host has there.
+    fn copy(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        match path.strip_prefix(&self.path) {
+            Ok(rest) if rest.as_os_str().is_empty() => kernel::clone_tree(&self.host, true),
+            Ok(rest) => kernel::clone_tree(open_beneath(&self.host, rest.as_os_str())?, true),
+            Err(_) => Err(Errno::EXDEV),
+        }
     }
 }
 
