@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::merge::Joined;
-use super::{Aftermath, Observation, RunEvidence, Target};
+use super::{Aftermath, DenialKind, Observation, RunEvidence, Target};
 
 /// Words in which programs say that something could not be done. Used only to tell whether text without an errno may
 /// be about a refusal that is already proven.
@@ -84,7 +84,7 @@ fn silent_cause(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize
         return None;
     }
     let said = said_something_else(evidence);
-    accesses.iter().rposition(|joined| {
+    let by_its_end = accesses.iter().rposition(|joined| {
         let refused = &joined.best;
         if in_passing_by_nature(refused) {
             return false;
@@ -96,7 +96,33 @@ fn silent_cause(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize
             Aftermath::Unknown => !said.any || said.could_not,
         };
         explains && (!said.any || said.could_not)
+    });
+    by_its_end.or_else(|| if said.could_not { told_by_its_verb(accesses, evidence) } else { None })
+}
+
+/// A complaint that names neither object nor reason (`unable to create temporary object directory`) is about the last
+/// refusal of what it says could not be done.
+fn told_by_its_verb(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize> {
+    let lines: Vec<String> = complaining_lines(evidence).into_iter().map(|line| line.to_lowercase()).collect();
+    accesses.iter().rposition(|joined| {
+        let verbs = verbs_of(joined.best.kind);
+        !in_passing_by_nature(&joined.best)
+            && joined.best.aftermath != (Aftermath::ProcessExited { code: 0 })
+            && lines.iter().any(|line| verbs.iter().any(|verb| line.contains(verb)))
     })
+}
+
+/// Beginnings of the words in which programs tell of an access of this kind.
+const fn verbs_of(kind: DenialKind) -> &'static [&'static str] {
+    match kind {
+        DenialKind::FsCreate => &["creat", "mkdir", "mak", "writ"],
+        DenialKind::FsWrite | DenialKind::FsTruncate => &["writ", "updat", "sav", "modify"],
+        DenialKind::FsRemove => &["remov", "unlink", "delet"],
+        DenialKind::FsRename => &["renam", "mov"],
+        DenialKind::NetConnect => &["connect"],
+        DenialKind::NetResolve => &["resolv", "look up", "lookup"],
+        _ => &[],
+    }
 }
 
 /// The refused process's status is the command's, and is one that a failure gives rather than a program's own choice.
@@ -129,16 +155,18 @@ fn said_something_else(evidence: &RunEvidence<'_>) -> Said {
 pub(super) fn complaining_lines(evidence: &RunEvidence<'_>) -> Vec<String> {
     let failed = evidence.exit_code.is_none_or(|code| code != 0);
     let with_stdout = failed || super::hints::merges_streams(evidence.command);
-    let outputs = [evidence.stderr, if with_stdout { evidence.stdout } else { b"" }];
-    let tails = outputs.iter().map(|output| &output[output.len().saturating_sub(64 << 10)..]);
+    // Of a command that succeeded, the plain output is data unless it says clearly that something could not be done.
+    let outputs = [(evidence.stderr, true), (evidence.stdout, with_stdout)];
+    let tails = outputs.iter().map(|(output, any)| (&output[output.len().saturating_sub(64 << 10)..], *any));
     tails
-        .flat_map(|tail| tail.split(|byte| *byte == b'\n'))
-        .filter(|line| line.len() <= 4096)
-        .map(|line| String::from_utf8_lossy(line).into_owned())
-        .filter(|line| {
+        .flat_map(|(tail, any)| tail.split(|byte| *byte == b'\n').map(move |line| (line, any)))
+        .filter(|(line, _)| line.len() <= 4096)
+        .map(|(line, any)| (String::from_utf8_lossy(line).into_owned(), any))
+        .filter(|(line, any)| {
             let lower = line.to_lowercase();
-            lower.contains("error") || COULD_NOT.iter().any(|words| lower.contains(words))
+            *any && lower.contains("error") || COULD_NOT.iter().any(|words| lower.contains(words))
         })
+        .map(|(line, _)| line)
         .take(400)
         .collect()
 }
