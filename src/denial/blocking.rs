@@ -28,6 +28,9 @@ const COULD_NOT: &[&str] = &[
     "403",
     "407",
     "giving up",
+    "must be root",
+    "only root",
+    "be superuser",
     // The same in other languages.
     "konnte nicht",
     "kann nicht",
@@ -119,8 +122,8 @@ const fn verbs_of(kind: DenialKind) -> &'static [&'static str] {
         DenialKind::FsWrite | DenialKind::FsTruncate => &["writ", "updat", "sav", "modify"],
         DenialKind::FsRemove => &["remov", "unlink", "delet"],
         DenialKind::FsRename => &["renam", "mov"],
-        DenialKind::NetConnect => &["connect"],
-        DenialKind::NetResolve => &["resolv", "look up", "lookup"],
+        DenialKind::NetConnect => &["connect", "fetch", "download", "find", "retriev", "network"],
+        DenialKind::NetResolve => &["resolv", "look", "connect", "fetch", "download", "find", "retriev", "network"],
         _ => &[],
     }
 }
@@ -147,8 +150,14 @@ struct Said {
 /// What standard error holds when it holds no message about any refusal.
 fn said_something_else(evidence: &RunEvidence<'_>) -> Said {
     let tail = &evidence.stderr[evidence.stderr.len().saturating_sub(16 << 10)..];
-    let text = String::from_utf8_lossy(tail).to_lowercase();
-    Said { any: !text.trim().is_empty(), could_not: COULD_NOT.iter().any(|words| text.contains(words)) }
+    let text = String::from_utf8_lossy(tail);
+    // A handler's own words are the command's, not a program's.
+    let by_handler = |line: &&str| {
+        super::hints::exits_on_failure(evidence.command) && super::hints::prints_literally(evidence.command, line)
+    };
+    let any = text.lines().filter(|line| !line.trim().is_empty()).any(|line| !by_handler(&line));
+    let text = text.to_lowercase();
+    Said { any, could_not: COULD_NOT.iter().any(|words| text.contains(words)) }
 }
 
 /// Lines in which an access proven by other witnesses may be named: those that say something could not be done.

@@ -184,7 +184,9 @@ fn note_named_lines(evidence: &RunEvidence<'_>, accesses: &mut Accesses) {
     let lines = super::blocking::complaining_lines(evidence);
     for joined in accesses.iter_mut().filter(|joined| !joined.shown).take(MAX_DENIALS) {
         let line = match &joined.best.target {
-            Target::Path(path) => lines.iter().find(|line| names(line, &path.to_string_lossy()) || names_locked(line, path)),
+            Target::Path(path) => {
+                lines.iter().find(|line| names(line, &path.to_string_lossy()) || names_locked(line, path))
+            }
             Target::Net { host, .. } => lines.iter().find(|line| names_host(line, host)),
             Target::Syscall | Target::None => continue,
         };

@@ -28,7 +28,16 @@ pub(super) fn ran_before_the_end(command: &str, comm: &str) -> bool {
     let ends_early = command.contains("set -e") || command.contains("set -o errexit");
     let statements = statements(command);
     let Some((last, earlier)) = statements.split_last() else { return false };
-    !ends_early && !names(last) && earlier.iter().any(names)
+    let calls = |function: &str| last.split_whitespace().any(|word| word == function);
+    !ends_early && !names(last) && earlier.iter().any(names) && !functions(command).any(calls)
+}
+
+/// The shell functions that a command defines: `f() {`, `f(){`.
+fn functions(command: &str) -> impl Iterator<Item = &str> {
+    let before = command.match_indices("()").take(16).map(|(at, _)| command[..at].trim_end());
+    before
+        .filter_map(|text| text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next())
+        .filter(|name| !name.is_empty())
 }
 
 /// The command cut at the semicolons and line ends that stand outside quotation marks.
@@ -141,7 +150,11 @@ pub(super) fn exits_on_failure(command: &str) -> bool {
     let handler = |opening: &str, end: &[char]| {
         command.split(opening).skip(1).any(|rest| rest.split(end).next().is_some_and(|body| body.contains("exit")))
     };
-    if handler("except", &['\n', '"', '\'']) || handler("catch", &['}']) || command.contains(" or exit") {
+    let others = [" or exit", "else exit", "else return"];
+    if handler("except", &['\n', '"', '\''])
+        || handler("catch", &['}'])
+        || others.iter().any(|words| command.contains(words))
+    {
         return true;
     }
     command.split("||").skip(1).any(|rest| {

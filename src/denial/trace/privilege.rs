@@ -104,9 +104,10 @@ pub(crate) fn exceeds(asked: Privilege, tid: u32) -> Result<bool, Trouble> {
             let own = identities(tid, group).ok_or(Trouble::Fails)?;
             !may_take(ids, own, first)
         }
-        // Only one's own niceness can be looked up without a search.
         Privilege::Niceness { which, who, value } => {
-            which == PROCESS && who == 0 && i64::from(value.clamp(-20, 19)) < niceness(tid).ok_or(Trouble::Fails)?
+            // Another is named by the number it has inside, so the sandbox's own /proc is asked.
+            let whose = if who == 0 { format!("/proc/{tid}") } else { format!("/proc/{tid}/root/proc/{who}") };
+            which == PROCESS && i64::from(value.clamp(-20, 19)) < niceness(&whose).ok_or(Trouble::Fails)?
         }
         // SCHED_FIFO, SCHED_RR and SCHED_DEADLINE.
         Privilege::Scheduler { policy } => matches!(policy & !RESET, 1 | 2 | 6),
@@ -143,8 +144,8 @@ fn identities(tid: u32, group: bool) -> Option<[u32; 3]> {
 }
 
 /// Niceness of a thread: the sixteenth word after its name, which is in parentheses.
-fn niceness(tid: u32) -> Option<i64> {
-    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+fn niceness(process: &str) -> Option<i64> {
+    let stat = fs::read_to_string(format!("{process}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(16)?.parse().ok()
 }
 
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(hard_limit(own, OPEN_FILES), Some(hard));
         let (_, stack) = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_STACK).unwrap();
         assert_eq!(hard_limit(own, 3), Some(stack));
-        assert!((-20..20).contains(&niceness(own).unwrap()));
+        assert!((-20..20).contains(&niceness("/proc/self").unwrap()));
     }
 
     #[test]
