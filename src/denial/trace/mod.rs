@@ -21,6 +21,7 @@ pub mod filter;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
 mod peers;
+mod privilege;
 mod process;
 mod record;
 mod resolve;
