@@ -71,7 +71,9 @@ fn remedy(wanted: &str) -> &'static str {
 
 fn list(refusals: &[SetupFailure]) -> String {
     let missing = |refusal: &SetupFailure| match Errno::from_raw(refusal.errno) {
-        Errno::ENOSYS => "; Linux has had all the mount calls since 5.12, and a container's seccomp profile may hide them",
+        Errno::ENOSYS => {
+            "; Linux has had all the mount calls since 5.12, and a container's seccomp profile may hide them"
+        }
         _ => "",
     };
     refusals.last().map(|refusal| format!(" ({refusal}{})", missing(refusal))).unwrap_or_default()
