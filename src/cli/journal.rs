@@ -68,12 +68,14 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Numbers of the `started` records whose end is recorded too: people need not read both.
+/// Numbers of the records of beginnings and questions whose end or answer is recorded too: people need not read both.
 fn ended(file: &Path) -> Result<HashSet<u64>, Failure> {
     let mut ended = HashSet::new();
     let read = read_all(file, |_, record| {
-        if let Ok(Record { entry: Entry::Ended(end), .. }) = record {
-            ended.extend(end.started);
+        match record {
+            Ok(Record { entry: Entry::Ended(end), .. }) => ended.extend(end.started),
+            Ok(Record { entry: Entry::Approval(approval), .. }) => ended.extend(approval.asked),
+            _ => {}
         }
     });
     read.map_err(cannot_read(file)).map(|()| ended)
@@ -115,6 +117,11 @@ fn shown(record: &Record) -> String {
             }
             text
         }
+        Entry::Asked(question) => {
+            let asks = escape_line(&question.asks.to_string());
+            let command = command(&question.command);
+            format!("{time}{session} {} approval asked, no answer: {asks}  {command}\n", question.mode)
+        }
         Entry::Approval(approval) => {
             let answer = match &approval.answer {
                 Answer::AllowedOnce => "allowed once".to_owned(),
@@ -123,8 +130,9 @@ fn shown(record: &Record) -> String {
                 Answer::Cancelled => "withdrawn".to_owned(),
                 Answer::Unavailable { reason } => format!("nobody to ask ({})", escape_line(reason)),
             };
-            let asks = escape_line(&approval.asks.to_string());
-            format!("{time}{session} {} approval {answer}: {asks}  {}\n", approval.mode, command(&approval.command))
+            let question = &approval.question;
+            let asks = escape_line(&question.asks.to_string());
+            format!("{time}{session} {} approval {answer}: {asks}  {}\n", question.mode, command(&question.command))
         }
         Entry::Repaired(repair) => format!("{time}{session} journal repaired: {}\n", escape_line(&repair.found)),
         _ => format!("{time}{session} a record of a later version\n"),

@@ -7,6 +7,7 @@ mod exit;
 mod explain;
 #[cfg(test)]
 mod generated;
+mod guard;
 mod journal;
 mod journaled;
 mod mcp;
@@ -54,6 +55,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn parse_and_do() -> ExitCode {
+    if let Some(status) = of_its_own() {
+        return status;
+    }
     let command = match parse() {
         Ok(command) => command,
         Err(error) => return bad_usage(&error),
@@ -70,9 +74,18 @@ fn parse_and_do() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "stockade", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Probe { arguments } => Ok(stockade::verify::probe(&arguments)),
     };
     done.unwrap_or_else(|failure| failure.report())
+}
+
+/// What stockade runs of itself and no person does: kept from the parser, and so from help and completions.
+fn of_its_own() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next()?.to_str()? {
+        guard::NAME => Some(guard::guard().unwrap_or_else(Failure::report)),
+        "probe" => Some(stockade::verify::probe(&arguments.collect::<Vec<_>>())),
+        _ => None,
+    }
 }
 
 /// `run` is most of what is asked, and describing the other commands to the parser would take as long as parsing it.
