@@ -75,7 +75,9 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
 fn say_foreign(file: &Path, lines: u64, any_record: bool) -> Result<(), Failure> {
     match lines {
         0 => {}
-        _ if !any_record => return Err(Failure::cannot(format!("{}: no journal: no line is a record", file.display()))),
+        _ if !any_record => {
+            return Err(Failure::cannot(format!("{}: no journal: no line is a record", file.display())));
+        }
         1 => say!("stockade: a line is no record; `stockade journal verify {}` says which", file.display()),
         n => say!("stockade: {n} lines are no records; `stockade journal verify {}` says which", file.display()),
     }
@@ -85,12 +87,10 @@ fn say_foreign(file: &Path, lines: u64, any_record: bool) -> Result<(), Failure>
 /// Numbers of the records of beginnings and questions whose end or answer is recorded too: people need not read both.
 fn ended(file: &Path) -> Result<HashSet<u64>, Failure> {
     let mut ended = HashSet::new();
-    let read = read_all(file, |_, record| {
-        match record {
-            Ok(Record { entry: Entry::Ended(end), .. }) => ended.extend(end.started),
-            Ok(Record { entry: Entry::Approval(approval), .. }) => ended.extend(approval.asked),
-            _ => {}
-        }
+    let read = read_all(file, |_, record| match record {
+        Ok(Record { entry: Entry::Ended(end), .. }) => ended.extend(end.started),
+        Ok(Record { entry: Entry::Approval(approval), .. }) => ended.extend(approval.asked),
+        _ => {}
     });
     read.map_err(cannot_read(file)).map(|()| ended)
 }

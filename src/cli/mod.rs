@@ -141,7 +141,9 @@ fn meant(error: &clap::Error, command: &str) -> Option<String> {
     }
     let word = context(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
     if word == command && word.starts_with("--") {
-        return Some(format!("options stand after the command: stockade run {word} ... (or shell, mcp, ...; try --help)"));
+        return Some(format!(
+            "options stand after the command: stockade run {word} ... (or shell, mcp, ...; try --help)"
+        ));
     }
     match command {
         "run" if !word.starts_with('-') => {
