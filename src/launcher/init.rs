@@ -23,7 +23,7 @@ use super::protocol::{Call, Control, Event, Exit, Order, Terminal};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
 use super::{SetupFailure, Stage, command, idle, reap};
-use crate::kernel::{self, Cloned};
+use crate::kernel;
 use crate::plan::{Backend, Fault, IdMap, Namespaces, SandboxPlan, Shape};
 
 /// What the launcher hands down to every sandbox.
@@ -100,31 +100,28 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
                 None => stdio,
             };
             let (main, signals) = start(&plan, &(call, stdio), &socket, inherited)?;
-            Ok((main, signals, None, ground))
+            // Taking the host's tree apart waits for every processor, a millisecond and more: left to the end of this
+            // process, when all has been told.
+            std::mem::forget(ground.mounts);
+            Ok((main, signals, ground.names))
         }
         None => {
+            // Here it is done while nothing is wanted; left open, it would be the command's exec that closes it last.
+            drop(ground.mounts);
             let (main, signals, unused) = start_ahead(&plan, &socket, inherited)?;
-            Ok((main, signals, Some(unused), ground))
+            if !has_executed(unused) {
+                kernel::exit_now(0);
+            }
+            Ok((main, signals, ground.names))
         }
     });
     match started {
-        Ok((main, signals, unused, Ground { mounts, names })) => {
+        Ok((main, signals, names)) => {
             let namespaced = plan.backend == Backend::Namespaces;
             let mut sandbox = Sandbox { socket, signals, names, main, namespaced };
             // The command may run already, so a refusal here cannot be told as one of building: the sandbox ends without
             // a word, which the host reports as lost.
             let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
-            match unused {
-                // Taking the host's tree apart waits for every processor, a millisecond and more: while nothing is
-                // wanted, or else at the end of this process, when all has been told.
-                None => std::mem::forget(mounts),
-                Some(unused) => {
-                    drop(mounts);
-                    if !bare || !sandbox.has_executed(&unused) {
-                        kernel::exit_now(0);
-                    }
-                }
-            }
             if bare {
                 tell(&sandbox.socket, &Event::Started);
             }
@@ -243,7 +240,8 @@ fn start(
     })
 }
 
-/// Starts a command's process that is told at last what to execute. The pipe says whether it did.
+/// Starts a command's process that is told at last what to execute, and sleeps until it has executed that or ended. The
+/// pipe says which.
 fn start_ahead(
     plan: &SandboxPlan,
     socket: &OwnedFd,
@@ -252,14 +250,19 @@ fn start_ahead(
     step(plan.fault, Stage::Fork, || {
         let signals = watch_signals()?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
-        match kernel::clone_process(CloneFlags::empty(), false)? {
-            Cloned::Parent { pid, .. } => Ok((pid, signals, reader)),
-            Cloned::Child => {
-                drop(reader);
-                command::run_when_told(plan, socket, inherited, &writer)
-            }
-        }
+        let main = kernel::run_sharing_memory(|| command::run_when_told(plan, socket, inherited, &writer))?;
+        Ok((main, signals, reader))
     })
+}
+
+/// Whether a process that was told at last has executed something: it says so when it has not.
+fn has_executed(unused: OwnedFd) -> bool {
+    loop {
+        match nix::unistd::read(&unused, &mut [0]) {
+            Err(Errno::EINTR) => {}
+            read => return read == Ok(0),
+        }
+    }
 }
 
 fn watch_signals() -> Result<SignalFd, Errno> {
@@ -286,25 +289,6 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    /// Waits until a command that is told at last has executed something; false when it never will.
-    fn has_executed(&self, unused: &OwnedFd) -> bool {
-        loop {
-            let mut ready =
-                [PollFd::new(unused.as_fd(), PollFlags::POLLIN), PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut ready, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => return false,
-            }
-            let [decided, signal] = ready.map(|fd| fd.any().unwrap_or(false));
-            if decided {
-                return nix::unistd::read(unused, &mut [0]) == Ok(0);
-            }
-            if signal && self.told_to_end() {
-                return false;
-            }
-        }
-    }
-
     /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind. Without `wait` it
     /// ends everything at once.
     fn supervise(&mut self, wait: bool) {
