@@ -1,7 +1,7 @@
 //! Attacks on the allowlist proxy by a client that has its credentials: each is refused, is one fact, and reaches no
 //! server; beside each kind a control that gets through.
 
-#![allow(clippy::unwrap_used, reason = "a test program: failures are panics")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program: failures are panics")]
 
 mod network_support;
 
