@@ -4,34 +4,38 @@
 //! Nothing is created on the host: mount points are made only in directories of our own (`make_target`), and every path
 //! is opened without following a symbolic link, so a tree that changes under us makes a step fail and leads nowhere.
 
+use std::ffi::{CStr, OsStr};
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
-use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::geteuid;
 
 use super::dev::Devices;
 use super::mount_point::{create_file, make_target, open_beneath, open_path, seal, tmpfs};
 use super::step::{At, StepError, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
-use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource};
+use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource, Shape};
 
 /// See [`Foundation::hide_host_wide`].
-const HOST_WIDE: [&str; 11] = [
-    "kcore",
-    "keys",
-    "key-users",
-    "kmsg",
-    "kpagecgroup",
-    "kpagecount",
-    "kpageflags",
-    "sched_debug",
-    "slabinfo",
-    "timer_list",
-    "vmallocinfo",
+const HOST_WIDE: [&CStr; 11] = [
+    c"kcore",
+    c"keys",
+    c"key-users",
+    c"kmsg",
+    c"kpagecgroup",
+    c"kpagecount",
+    c"kpageflags",
+    c"sched_debug",
+    c"slabinfo",
+    c"timer_list",
+    c"vmallocinfo",
 ];
 
 /// What every policy stands on: each mount of the host read-only, a private `/dev`, and a `/proc` that is still writable
@@ -51,12 +55,13 @@ struct Proc {
 }
 
 impl Foundation {
-    /// Lays it.
-    pub(super) fn lay(private_dev: bool, fresh_proc: bool, fault: Option<Fault>) -> Result<Self, SetupFailure> {
+    /// Lays it; `names` is where its name server is.
+    pub(super) fn lay(shape: Shape, names: Ipv4Addr, fault: Option<Fault>) -> Result<Self, SetupFailure> {
+        let Shape { private_dev, fresh_proc, .. } = shape;
         let original = step(fault, Stage::BindSources, || Ok(kernel::clone_tree(open_path(Path::new("/"))?, true)?))?;
         let devices = step(fault, Stage::Dev, || private_dev.then(Devices::open).transpose())?;
         step(fault, Stage::ReadOnlyRoot, close_everything)?;
-        let masks = step(fault, Stage::Binds, || private_dev.then(Masks::make).transpose())?;
+        let masks = step(fault, Stage::Binds, || private_dev.then(|| Masks::make(names)).transpose())?;
         step(fault, Stage::Dev, || devices.map_or(Ok(()), Devices::build))?;
         let proc = step(fault, Stage::Proc, || fresh_proc.then(new_proc).transpose())?;
         let foundation = Self { original, masks, proc };
@@ -99,15 +104,18 @@ impl Foundation {
     }
 
     /// Covers the files of `/proc` that tell of the whole host, whatever the PID namespace: keys of every keyring this
-    /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover.
+    /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover, nor
+    /// does one that is root's alone where this is not root.
     fn hide_host_wide(&self) -> Result<(), StepError> {
         let (Some(masks), Some(proc)) = (&self.masks, &self.proc) else { return Ok(()) };
         for name in HOST_WIDE {
-            let file = match openat(&proc.mount, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
-                Err(Errno::ENOENT) => continue,
-                opened => opened?,
-            };
-            kernel::move_mount_onto(kernel::clone_tree(&masks.file, false)?, file).at(&Path::new("/proc").join(name))?;
+            if !geteuid().is_root() && !open_to_others(&proc.mount, name)? {
+                continue;
+            }
+            match kernel::move_mount_in(kernel::clone_tree(&masks.file, false)?, &proc.mount, name) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno).at(&Path::new("/proc").join(OsStr::from_bytes(name.to_bytes()))),
+            }
         }
         Ok(())
     }
@@ -219,6 +227,16 @@ impl Covered {
     }
 }
 
+/// Whether anybody but its owner may do anything with a file, or that owner is this user. In a user namespace root has
+/// another number.
+fn open_to_others(directory: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
+    match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(file) => Ok(file.st_uid == geteuid().as_raw() || file.st_mode & 0o077 != 0),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
 fn bind_read_only(tree: &OwnedFd) -> Result<(), Errno> {
     let set = MountAttr::RDONLY | MountAttr::NOSUID | MountAttr::NODEV;
     kernel::set_mount_attr_beneath(tree, MountAttr { set, private: true, ..MountAttr::default() })
@@ -230,8 +248,10 @@ fn close_everything() -> Result<(), StepError> {
     Ok(bind_read_only(&open_path(Path::new("/"))?)?)
 }
 
-/// What the sandbox's own name server needs to be asked: by whom it is found, and that no answer is waited for twice.
-const RESOLVER: &[u8] = b"nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
+/// What the sandbox's own name server needs to be asked: where it is found, and that no answer is waited for twice.
+fn resolver(names: Ipv4Addr) -> String {
+    format!("nameserver {names}\noptions timeout:1 attempts:1\n")
+}
 
 /// The things that stand in for paths of the host.
 struct Masks {
@@ -247,12 +267,13 @@ struct Masks {
 impl Masks {
     /// Made while the host's `/dev` is in view, and attached where the private one covers it next: only attached mounts
     /// can be cloned before Linux 6.15.
-    fn make() -> Result<Self, StepError> {
+    fn make(names: Ipv4Addr) -> Result<Self, StepError> {
         let file = open_path(Path::new("/dev/null")).at(Path::new("/dev/null"))?;
         let mount = tmpfs("0755", 64 << 10)?;
         mkdirat(&mount, "directory", Mode::from_bits_truncate(0o555))?;
-        match nix::unistd::write(create_file(&mount, "resolver", 0o444)?, RESOLVER) {
-            // No file may grow here (RLIMIT_FSIZE), this one neither: an empty one leads a resolver to the same address.
+        match nix::unistd::write(create_file(&mount, "resolver", 0o444)?, resolver(names).as_bytes()) {
+            // No file may grow here (RLIMIT_FSIZE), this one neither: an empty one leads a resolver to 127.0.0.1,
+            // where it is answered as well, or refused by there being nobody.
             Ok(_) | Err(Errno::EFBIG) => {}
             Err(errno) => return Err(errno.into()),
         }

@@ -20,7 +20,10 @@ mod files;
 pub mod filter;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
+mod line;
+mod locks;
 mod peers;
+mod privilege;
 mod process;
 mod record;
 mod resolve;
