@@ -20,6 +20,8 @@ mod files;
 pub mod filter;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
+mod line;
+mod locks;
 mod peers;
 mod privilege;
 mod process;
