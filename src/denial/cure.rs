@@ -54,7 +54,8 @@ pub(super) fn cure(joined: &Joined, views: &PolicyViews<'_>) -> (Option<SandboxM
     if !both.iter().all(|end| host_would(end, views.host)) {
         return (None, None);
     }
-    let none_confined = refused.remedy == Remedy::Unconfined || went_past_the_proxy(refused, views);
+    let none_confined =
+        matches!(refused.remedy, Remedy::Unconfined | Remedy::Privileged) || went_past_the_proxy(refused, views);
     let allows = |policy: &EffectivePolicy| !none_confined && both.iter().all(|end| permits(policy, end, views));
     let widen = views
         .effective

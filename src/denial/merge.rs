@@ -256,6 +256,9 @@ impl Accesses {
             };
             return self.list.iter().rposition(follows);
         }
+        if let Some(above) = self.above(&paths, mention) {
+            return Some(above);
+        }
         if let Some(neighbour) = self.beside(&paths, mention) {
             return Some(neighbour);
         }
@@ -267,6 +270,17 @@ impl Accesses {
         self.list.iter().rposition(|joined| {
             matches!(&joined.best.target, Target::Path(path) if path.ends_with(relative))
                 && mention_fits(mention, joined)
+        })
+    }
+
+    /// A program names what it wanted to make where a directory on the way was refused, for the same reason.
+    fn above(&self, paths: &[PathBuf], mention: &Mention) -> Option<usize> {
+        let errno = mention.cause.and_then(super::host_errors::Cause::errno)?;
+        self.list.iter().rposition(|joined| {
+            let Target::Path(made) = &joined.best.target else { return false };
+            joined.best.kind == DenialKind::FsCreate
+                && joined.best.errno.as_deref() == Some(errno)
+                && paths.iter().any(|path| path.starts_with(made))
         })
     }
 
@@ -338,10 +352,14 @@ impl Accesses {
     }
 
     /// Sockets that were refused for a peer that only the command line names, where it names one.
-    pub(super) fn name_sockets(&mut self, peer: Option<(String, Option<u16>)>) {
+    pub(super) fn name_sockets(&mut self, peer: Option<(String, Option<u16>)>, listening: bool) {
         let Some((host, port)) = peer else { return };
         let is_name = loopback(&host).is_none() && host.parse::<std::net::IpAddr>().is_err();
-        let verb = if is_name { Verb::Resolve } else { Verb::Connect };
+        let verb = match (listening, is_name) {
+            (true, _) => Verb::Bind,
+            (false, true) => Verb::Resolve,
+            (false, false) => Verb::Connect,
+        };
         for joined in &mut self.list {
             if joined.best.kind == DenialKind::NetConnect && matches!(joined.best.target, Target::Syscall) {
                 joined.name_peer(&host, port, verb);
@@ -357,8 +375,9 @@ impl Accesses {
             .position(|joined| joined.best.kind == DenialKind::NetResolve && !asks_a_name_server(joined));
         let lookup = told.or_else(|| {
             let first = self.list.iter().position(asks_a_name_server)?;
+            let name = only_name?.to_owned();
             self.list[first].best.kind = DenialKind::NetResolve;
-            self.list[first].best.target = Target::Net { host: only_name?.to_owned(), port: None };
+            self.list[first].best.target = Target::Net { host: name, port: None };
             Some(first)
         });
         let Some(lookup) = lookup else { return };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
@@ -14,8 +15,14 @@ use std::path::PathBuf;
 /// # Errors
 /// When `/proc/net/unix` cannot be read.
 pub fn socket_names() -> std::io::Result<BTreeSet<PathBuf>> {
-    Ok(names(&std::fs::read("/proc/net/unix")?))
+    // The size of a file of `/proc` is not known: without room from the start it would be read in many small pieces.
+    let mut table = Vec::with_capacity(TABLE_ROOM);
+    std::fs::File::open("/proc/net/unix")?.read_to_end(&mut table)?;
+    Ok(names(&table))
 }
+
+/// Holds some 500 sockets, bytes.
+const TABLE_ROOM: usize = 32 << 10;
 
 /// Whether every socket that a process of the host bound is in that table, which lists one network namespace.
 ///

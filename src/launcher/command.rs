@@ -185,9 +185,8 @@ fn restrict_capabilities(wanted: &CapsHashSet) -> Result<(), StepError> {
     let kept: CapsHashSet = wanted.intersection(&permitted).copied().collect();
     caps::clear(None, CapSet::Ambient).map_err(refused)?;
     if permitted.contains(&Capability::CAP_SETPCAP) {
-        for capability in caps::read(None, CapSet::Bounding).map_err(refused)?.difference(&kept) {
-            caps::drop(None, CapSet::Bounding, *capability).map_err(refused)?;
-        }
+        // Unread: dropping what is not in the set changes nothing, and asking first would double the calls.
+        caps::all().difference(&kept).try_for_each(|capability| drop_from_bounding_set(*capability))?;
     }
     caps::clear(None, CapSet::Inheritable).map_err(refused)?;
     caps::set(None, CapSet::Effective, &kept).map_err(refused)?;
@@ -195,6 +194,14 @@ fn restrict_capabilities(wanted: &CapsHashSet) -> Result<(), StepError> {
     let left = caps::read(None, CapSet::Permitted).map_err(refused)?;
     let effective = caps::read(None, CapSet::Effective).map_err(refused)?;
     if left == kept && effective == kept { Ok(()) } else { Err(Errno::EPERM.into()) }
+}
+
+/// A kernel that does not know a capability (EINVAL) has it in no set either.
+fn drop_from_bounding_set(capability: Capability) -> Result<(), StepError> {
+    match caps::drop(None, CapSet::Bounding, capability) {
+        Err(error) if caps::has_cap(None, CapSet::Bounding, capability).is_ok_and(|held| held) => Err(refused(error)),
+        _ => Ok(()),
+    }
 }
 
 /// The crate keeps the errno to itself.
@@ -218,12 +225,21 @@ fn install(filter: &[Instruction], logged: bool) -> Result<(), StepError> {
 /// which alone can pass a descriptor; so it begins with an exception for one random token, drawn for this run and out of
 /// every program's reach after exec. Returns the token.
 fn trace(filter: &[Instruction], socket: &OwnedFd) -> Result<u64, StepError> {
-    let token = getrandom::u64().map_err(|_| Errno::EIO)?;
+    let token = random()?;
     let mut program = exception_for(token);
     program.extend(to_program(filter));
     let listener = kernel::install_filter_with_listener(&program)?;
     wire::send_past_filter(socket, &Event::Listener, &listener, token).map_err(|_| Errno::EPIPE)?;
     Ok(token)
+}
+
+/// Straight from the kernel: a static program's `getrandom` crate would read `/dev/urandom`.
+fn random() -> Result<u64, StepError> {
+    let mut bytes = [0; 8];
+    match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(std::io::Error::from)? {
+        8 => Ok(u64::from_ne_bytes(bytes)),
+        _ => Err(Errno::EIO.into()),
+    }
 }
 
 /// Instructions that allow the three calls of this process that would be stopped, with the token in the sixth argument,

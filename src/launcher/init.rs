@@ -1,5 +1,6 @@
 //! PID 1 of one sandbox: builds the mounts, starts the command, reaps, reports, exits.
 
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -19,11 +20,12 @@ use rustix::termios::Winsize;
 use super::command::Task;
 use super::lookups::NameServer;
 use super::mounts::Foundation;
+use super::network::Network;
 use super::protocol::{Call, Control, Event, Exit, Order, Terminal};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
 use super::{SetupFailure, Stage, command, idle, reap};
-use crate::kernel::{self, Cloned};
+use crate::kernel;
 use crate::plan::{Backend, Fault, IdMap, Namespaces, SandboxPlan, Shape};
 
 /// What the launcher hands down to every sandbox.
@@ -61,14 +63,14 @@ impl Work {
 }
 
 /// Builds a sandbox and runs its command; ends the process.
-pub(super) fn run(work: Work, inherited: Inherited) -> ! {
-    let foundation = lay(work.plan.backend, work.plan.shape(), work.plan.fault);
+pub(super) fn run(work: Work, inherited: Inherited, network: Network) -> ! {
+    let foundation = lay(work.plan.backend, work.plan.shape(), network, work.plan.fault);
     carry_out(work, foundation, inherited)
 }
 
 /// Builds a foundation, waits on `inbox` for what to run on it, and runs that; ends the process.
-pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited) -> ! {
-    let foundation = lay(Backend::Namespaces, Some(shape), None);
+pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited, network: Network) -> ! {
+    let foundation = lay(Backend::Namespaces, Some(shape), network, None);
     if let Some((Order { plan, call }, descriptors)) = idle::wait::<Order>(&inbox) {
         drop(inbox);
         if let Some(work) = Work::new(plan, call, descriptors) {
@@ -100,31 +102,28 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
                 None => stdio,
             };
             let (main, signals) = start(&plan, &(call, stdio), &socket, inherited)?;
-            Ok((main, signals, None, ground))
+            // Taking the host's tree apart waits for every processor, a millisecond and more: left to the end of this
+            // process, when all has been told.
+            std::mem::forget(ground.mounts);
+            Ok((main, signals, ground.names))
         }
         None => {
+            // Here it is done while nothing is wanted; left open, it would be the command's exec that closes it last.
+            drop(ground.mounts);
             let (main, signals, unused) = start_ahead(&plan, &socket, inherited)?;
-            Ok((main, signals, Some(unused), ground))
+            if !has_executed(unused) {
+                kernel::exit_now(0);
+            }
+            Ok((main, signals, ground.names))
         }
     });
     match started {
-        Ok((main, signals, unused, Ground { mounts, names })) => {
+        Ok((main, signals, names)) => {
             let namespaced = plan.backend == Backend::Namespaces;
             let mut sandbox = Sandbox { socket, signals, names, main, namespaced };
             // The command may run already, so a refusal here cannot be told as one of building: the sandbox ends without
             // a word, which the host reports as lost.
             let bare = !plan.drop_capabilities || command::drop_every_capability().is_ok();
-            match unused {
-                // Taking the host's tree apart waits for every processor, a millisecond and more: while nothing is
-                // wanted, or else at the end of this process, when all has been told.
-                None => std::mem::forget(mounts),
-                Some(unused) => {
-                    drop(mounts);
-                    if !bare || !sandbox.has_executed(&unused) {
-                        kernel::exit_now(0);
-                    }
-                }
-            }
             if bare {
                 tell(&sandbox.socket, &Event::Started);
             }
@@ -136,28 +135,36 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
 }
 
 /// What is the same whatever the policy. Without namespaces that is the lifeline alone.
-fn lay(backend: Backend, shape: Option<Shape>, fault: Option<Fault>) -> Laid {
+fn lay(backend: Backend, shape: Option<Shape>, network: Network, fault: Option<Fault>) -> Laid {
     if let Some(Shape { namespaces, .. }) = shape {
-        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces))?))?;
+        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces, network))?))?;
     }
-    if let Some(map) = shape.and_then(|shape| shape.namespaces.user) {
+    // A session's user namespace has its maps.
+    let unmapped = shape.filter(|_| network == Network::AsPlanned).and_then(|shape| shape.namespaces.user);
+    if let Some(map) = unmapped {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
     step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
     let Some(shape) = shape else { return Ok(Ground::default()) };
-    let mounts = Some(Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?);
+    let names = match network {
+        Network::Joined { names } => names,
+        Network::AsPlanned => Ipv4Addr::LOCALHOST,
+    };
+    let mounts = Some(Foundation::lay(shape, names, fault)?);
     if !shape.namespaces.network {
         return Ok(Ground { mounts, names: None });
     }
-    step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
-    Ok(Ground { mounts, names: NameServer::open() })
+    if network == Network::AsPlanned {
+        step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    }
+    Ok(Ground { mounts, names: NameServer::open(names) })
 }
 
 /// Those that init was not born into.
-fn own_namespaces(namespaces: Namespaces) -> CloneFlags {
+fn own_namespaces(namespaces: Namespaces, network: Network) -> CloneFlags {
     let mut flags =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWCGROUP;
-    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network);
+    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network && network == Network::AsPlanned);
     flags
 }
 
@@ -174,7 +181,7 @@ fn build(plan: &SandboxPlan, foundation: Option<&mut Foundation>, socket: &Owned
 
 /// Maps the one uid and gid to themselves. `/proc/self` of a non-dumpable process belongs to the host's root, so the
 /// process is dumpable for the length of these three writes; nothing of the command exists yet.
-fn write_id_maps(map: IdMap) -> Result<(), StepError> {
+pub(super) fn write_id_maps(map: IdMap) -> Result<(), StepError> {
     prctl::set_dumpable(true)?;
     for (path, content) in [
         ("/proc/self/setgroups", "deny".to_owned()),
@@ -243,7 +250,8 @@ fn start(
     })
 }
 
-/// Starts a command's process that is told at last what to execute. The pipe says whether it did.
+/// Starts a command's process that is told at last what to execute, and sleeps until it has executed that or ended. The
+/// pipe says which.
 fn start_ahead(
     plan: &SandboxPlan,
     socket: &OwnedFd,
@@ -252,14 +260,19 @@ fn start_ahead(
     step(plan.fault, Stage::Fork, || {
         let signals = watch_signals()?;
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
-        match kernel::clone_process(CloneFlags::empty(), false)? {
-            Cloned::Parent { pid, .. } => Ok((pid, signals, reader)),
-            Cloned::Child => {
-                drop(reader);
-                command::run_when_told(plan, socket, inherited, &writer)
-            }
-        }
+        let main = kernel::run_sharing_memory(|| command::run_when_told(plan, socket, inherited, &writer))?;
+        Ok((main, signals, reader))
     })
+}
+
+/// Whether a process that was told at last has executed something: it says so when it has not.
+fn has_executed(unused: OwnedFd) -> bool {
+    loop {
+        match nix::unistd::read(&unused, &mut [0]) {
+            Err(Errno::EINTR) => {}
+            read => return read == Ok(0),
+        }
+    }
 }
 
 fn watch_signals() -> Result<SignalFd, Errno> {
@@ -286,25 +299,6 @@ struct Sandbox {
 }
 
 impl Sandbox {
-    /// Waits until a command that is told at last has executed something; false when it never will.
-    fn has_executed(&self, unused: &OwnedFd) -> bool {
-        loop {
-            let mut ready =
-                [PollFd::new(unused.as_fd(), PollFlags::POLLIN), PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut ready, PollTimeout::NONE) {
-                Ok(_) | Err(Errno::EINTR) => {}
-                Err(_) => return false,
-            }
-            let [decided, signal] = ready.map(|fd| fd.any().unwrap_or(false));
-            if decided {
-                return nix::unistd::read(unused, &mut [0]) == Ok(0);
-            }
-            if signal && self.told_to_end() {
-                return false;
-            }
-        }
-    }
-
     /// Waits for the command, the host and the launcher, whichever speaks first; leaves nothing behind. Without `wait` it
     /// ends everything at once.
     fn supervise(&mut self, wait: bool) {

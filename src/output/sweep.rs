@@ -9,6 +9,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg, OFlag};
 use nix::unistd::geteuid;
@@ -56,10 +57,14 @@ impl OwnedDir {
     }
 }
 
-/// As [`sweep`] for several prefixes, on a thread of its own: nobody has to wait for the leavings of the dead. The first
-/// command of an executor is under way by then.
+/// How long an executor that has just started its first command leaves the processors to that.
+const QUIET: Duration = Duration::from_millis(30);
+
+/// As [`sweep`] for several prefixes, on a thread of its own and a little later: nobody has to wait for the leavings of
+/// the dead, and the first command of an executor is only getting under way.
 pub(crate) fn sweep_in_background(root: PathBuf, prefixes: &'static [&'static str]) {
     let swept = std::thread::Builder::new().name("sweep".to_owned()).spawn(move || {
+        std::thread::sleep(QUIET);
         for prefix in prefixes {
             sweep(&root, prefix);
         }

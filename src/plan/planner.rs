@@ -115,6 +115,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     let namespaces = Namespaces {
         user: (host.namespaces == NamespaceRoute::UserNamespace).then_some(IdMap { uid: host.euid, gid: host.egid }),
         network: wants_network && host.network_namespace,
+        session_network: None,
     };
     if policy.network.mode == NetworkMode::Allowlist && !namespaces.network {
         return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });

@@ -31,6 +31,8 @@ pub(crate) enum Outcome {
     Allowed,
     /// The sandbox refuses it, with this errno.
     Refused(DenialKind, Target, Errno),
+    /// The same of what takes an administrator on the host as well.
+    Privileged(DenialKind, Target, Errno),
 }
 
 /// Why nothing is said of a call.
@@ -81,6 +83,7 @@ impl Run {
             Request::Make { at, directory } => {
                 self.on_path(tid, at, false, now, |run, found| files::make(&run.watch, found, directory))
             }
+            Request::MakeDevice { at } => self.examine_device(tid, at, now),
             Request::Symlink { at } => {
                 let outcome = self.on_path(tid, at, false, now, |run, found| files::make(&run.watch, found, false));
                 self.cache.forget_all();
@@ -166,8 +169,23 @@ impl Run {
         Ok(judge(self, &found).into())
     }
 
+    /// A device node: refused as any other name, or where names may be made, for what it is.
+    fn examine_device(&mut self, tid: u32, at: PathArg, now: Instant) -> Result<Outcome, Trouble> {
+        let path = self.path(tid, at, now)?;
+        let found = self.locate(tid, &path, false)?;
+        if let Some(refusal) = files::make(&self.watch, &found, false) {
+            return Ok(Outcome::Privileged(refusal.kind, Target::Path(refusal.path), refusal.errno));
+        }
+        Ok(files::device(&self.watch, &found).map_or(Outcome::Allowed, |refusal| {
+            Outcome::Privileged(refusal.kind, Target::Path(refusal.path), refusal.errno)
+        }))
+    }
+
     /// The short way: the directory is known, the policy lets the name be written, and no link stands there.
     fn surely_allowed(&mut self, tid: u32, path: &FullPath, follow: bool, now: Instant) -> Result<bool, Trouble> {
+        if !self.own_roots && self.watch.is_open_device(&path.absolute) {
+            return Ok(true);
+        }
         let Some((whole, uniform)) = self.quick_path(tid, path, now)? else { return Ok(false) };
         let allowed = uniform || (self.watch.may_write(&whole) && !self.watch.rule_beneath(&whole));
         let through = follow || path.absolute.ends_with(b"/");

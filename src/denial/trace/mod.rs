@@ -23,6 +23,7 @@ mod fuzzing;
 mod line;
 mod locks;
 mod peers;
+mod privilege;
 mod process;
 mod record;
 mod resolve;

@@ -43,6 +43,8 @@ pub(crate) struct Run {
     pub(crate) cache: Cache,
     /// Highest process number seen inside.
     pub(crate) highest: u32,
+    /// The executor's own capabilities, read on first use.
+    pub(crate) host_capabilities: Option<u64>,
     recorder: Recorder,
 }
 
@@ -61,6 +63,7 @@ impl Run {
             own_roots: false,
             cache: Cache::default(),
             highest: 1,
+            host_capabilities: None,
             recorder: Recorder::default(),
         }
     }
@@ -107,6 +110,9 @@ impl Run {
             Ok(Outcome::Allowed) => self.recorder.went_on(call.tid, None),
             Ok(Outcome::Refused(kind, target, errno)) => {
                 self.record(call, number.name(), kind, target, errno, Remedy::Ask);
+            }
+            Ok(Outcome::Privileged(kind, target, errno)) => {
+                self.record(call, number.name(), kind, target, errno, Remedy::Privileged);
             }
             Err(Trouble::Fails) => {}
             Err(Trouble::Unreadable(errno)) => {

@@ -105,6 +105,15 @@ impl Supervisor {
 }
 
 impl Supervisor {
+    /// Has the thread end by itself, for a program that is about to: its exit would wait for the thread to be woken and
+    /// killed. What still runs is refused its traced calls.
+    pub fn retire(&self) {
+        // An error means that the thread has ended already.
+        if self.line.send(Command::Stop).is_err() {
+            tracing::debug!("the trace supervisor had ended before it was retired");
+        }
+    }
+
     fn begin(&self) -> io::Result<()> {
         let mut work = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Work::Waiting(inner) = std::mem::replace(&mut *work, Work::Over) {
@@ -117,10 +126,7 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // An error means that the thread has ended already.
-        if self.line.send(Command::Stop).is_err() {
-            tracing::debug!("the trace supervisor had ended before it was stopped");
-        }
+        self.retire();
         let work = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Work::Started(thread) = std::mem::replace(work, Work::Over)
             && thread.join().is_err()

@@ -1,6 +1,8 @@
 //! What the supervisor is told about a run: the policy, and which mechanism carries it out.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -56,6 +58,14 @@ impl Watch {
     /// True when the sandbox leaves this path writable though no rule says so.
     pub(crate) fn left_open(&self, path: &Path) -> bool {
         self.also_writable.iter().any(|open| path.starts_with(open))
+    }
+
+    /// True for what shells open most, the null device and their terminal, where the sandbox leaves them open: no command
+    /// can put a link in their place, so the text says enough.
+    pub(crate) fn is_open_device(&self, text: &[u8]) -> bool {
+        matches!(text, b"/dev/null" | b"/dev/tty")
+            && matches!(self.files, FileBackend::Mounts { .. })
+            && self.left_open(Path::new(OsStr::from_bytes(text)))
     }
 
     /// True when a rule stands beneath this path, so that it had to be pinned in place.
