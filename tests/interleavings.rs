@@ -2,7 +2,7 @@
 //! way to the trace supervisor's thread. Their source is compiled here once more, with loom's locks in the place of the
 //! standard library's.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test fails by it")]
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "each model uses a part of the source that it tries")]
 
 // Where the sources expect them.

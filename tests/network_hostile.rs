@@ -1,13 +1,12 @@
 //! Attacks on the allowlist proxy by a client that has its credentials: each is refused, is one fact, and reaches no
 //! server; beside each kind a control that gets through.
 
-#![allow(clippy::unwrap_used, reason = "a test program: failures are panics")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program: failures are panics")]
 
 mod network_support;
 
 use std::time::Duration;
 
-use network_support::namespace::owns_namespaces;
 use network_support::{Answers, Origin, Proxied, echo};
 use stockade::network::proxy::Limits;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -456,62 +455,4 @@ async fn peers_that_end_halfway() {
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{half:?}");
     }
     assert!(proxy.tunnel(&address.to_string()).await.is_ok());
-}
-
-/// Names and ranges that lead to an ordinary address which is the host's own; in a network namespace, where one can be
-/// given to the loopback.
-#[test]
-fn the_hosts_own_ordinary_addresses() {
-    if !owns_namespaces("the_hosts_own_ordinary_addresses") {
-        return;
-    }
-    let inside = std::thread::spawn(|| {
-        nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-        for words in [
-            &["link", "set", "lo", "up"][..],
-            &["address", "add", "11.1.2.3/32", "dev", "lo"],
-            &["address", "add", "2a00:1::3/128", "dev", "lo", "nodad"],
-            // Reached through the loopback as well, and no address of the host's.
-            &["route", "add", "local", "11.1.2.0/24", "dev", "lo"],
-        ] {
-            assert!(std::process::Command::new("ip").args(words).status().unwrap().success(), "{words:?}");
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(own_addresses());
-    });
-    inside.join().unwrap();
-}
-
-async fn own_addresses() {
-    let origins = [Origin::start("11.1.2.3").await, Origin::start("2a00:1::3").await];
-    let answers = || {
-        Answers::new(&[
-            ("good.test", &[&["11.1.2.3"]]),
-            ("six.test", &[&["2a00:1::3"]]),
-            ("far.test", &[&["11.1.2.4"]]),
-        ])
-    };
-    let proxy =
-        Proxied::start(&["good.test", "six.test", "far.test", "0.0.0.0/0", "::/0", "11.1.2.0/24"], &[], answers());
-    for (host, origin) in [("good.test", 0), ("six.test", 1), ("11.1.2.3", 0), ("[2a00:1::3]", 1)] {
-        let to = format!("{host}:{}", origins[origin].port());
-        let before = origins[origin].connections();
-        let refused = proxy.tunnel(&to).await.unwrap_err();
-        let address = origins[origin].address.ip().to_string();
-        assert!(refused.starts_with("HTTP/1.1 403 ") && refused.contains("this host's own"), "{to}: {refused}");
-        let grant = proxy.handle.refusals().entries.last().unwrap().grant.clone().unwrap();
-        assert!(grant.contains(&address), "{to}: {grant}");
-        assert_eq!(origins[origin].connections(), before);
-        // The grant opens it, and so does an entry for the address on every port.
-        let entries: [&[&str]; 2] = [&[host, &grant], &[host.trim_matches(['[', ']']), &address]];
-        for entries in entries {
-            let named = Proxied::start(entries, &[], answers());
-            assert!(named.tunnel(&to).await.is_ok(), "{to} under {entries:?}: {:?}", named.refused());
-        }
-    }
-    // The control: a server beside it that is not this host's own by any interface.
-    let beside = Origin::start("11.1.2.4").await;
-    for host in ["far.test", "11.1.2.4"] {
-        assert!(proxy.tunnel(&format!("{host}:{}", beside.port())).await.is_ok(), "{host}: {:?}", proxy.refused());
-    }
 }

@@ -155,7 +155,8 @@ async fn nobody_configures_it() {
     let session = world.session("a", WorkspaceWrite);
     world.serve(&session, PORT + 4, "hello").await;
     for command in ["ip link set lo down", "ip addr add 10.9.9.9/8 dev lo", "echo 1 > /proc/sys/net/ipv4/ip_forward"] {
-        let tried = world.bash(&session, &format!("({command}) 2>/dev/null && echo done || echo refused"), json!({})).await;
+        let tried =
+            world.bash(&session, &format!("({command}) 2>/dev/null && echo done || echo refused"), json!({})).await;
         assert!(tried.text.starts_with("refused"), "{command}: {}", tried.text);
     }
     let answer = world.ask(&session, PORT + 4, json!({})).await;

@@ -36,7 +36,11 @@ pub(super) fn take() -> Option<Ready> {
 fn likely_shape() -> Option<Shape> {
     let privileged = caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).ok()?;
     let user = (!privileged).then(|| IdMap { uid: geteuid().as_raw(), gid: getegid().as_raw() });
-    Some(Shape { namespaces: Namespaces { user, network: true, session_network: None }, fresh_proc: true, private_dev: true })
+    Some(Shape {
+        namespaces: Namespaces { user, network: true, session_network: None },
+        fresh_proc: true,
+        private_dev: true,
+    })
 }
 
 /// The init holds what the program held at that moment: no heap of note, and its arguments and environment, which it

@@ -4,14 +4,17 @@
 //! Nothing is created on the host: mount points are made only in directories of our own (`make_target`), and every path
 //! is opened without following a symbolic link, so a tree that changes under us makes a step fail and leads nowhere.
 
+use std::ffi::{CStr, OsStr};
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
-use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
+use nix::sys::stat::{Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::sys::statvfs::{FsFlags, fstatvfs};
+use nix::unistd::geteuid;
 
 use super::dev::Devices;
 use super::mount_point::{create_file, make_target, open_beneath, open_path, seal, tmpfs};
@@ -21,18 +24,18 @@ use crate::kernel::{self, MountAttr};
 use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource, Shape};
 
 /// See [`Foundation::hide_host_wide`].
-const HOST_WIDE: [&str; 11] = [
-    "kcore",
-    "keys",
-    "key-users",
-    "kmsg",
-    "kpagecgroup",
-    "kpagecount",
-    "kpageflags",
-    "sched_debug",
-    "slabinfo",
-    "timer_list",
-    "vmallocinfo",
+const HOST_WIDE: [&CStr; 11] = [
+    c"kcore",
+    c"keys",
+    c"key-users",
+    c"kmsg",
+    c"kpagecgroup",
+    c"kpagecount",
+    c"kpageflags",
+    c"sched_debug",
+    c"slabinfo",
+    c"timer_list",
+    c"vmallocinfo",
 ];
 
 /// What every policy stands on: each mount of the host read-only, a private `/dev`, and a `/proc` that is still writable
@@ -101,15 +104,18 @@ impl Foundation {
     }
 
     /// Covers the files of `/proc` that tell of the whole host, whatever the PID namespace: keys of every keyring this
-    /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover.
+    /// uid can see, physical pages, kernel allocations and timers. One that this kernel does not have needs no cover, nor
+    /// does one that is root's alone where this is not root.
     fn hide_host_wide(&self) -> Result<(), StepError> {
         let (Some(masks), Some(proc)) = (&self.masks, &self.proc) else { return Ok(()) };
         for name in HOST_WIDE {
-            let file = match openat(&proc.mount, name, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()) {
-                Err(Errno::ENOENT) => continue,
-                opened => opened?,
-            };
-            kernel::move_mount_onto(kernel::clone_tree(&masks.file, false)?, file).at(&Path::new("/proc").join(name))?;
+            if !geteuid().is_root() && !open_to_others(&proc.mount, name)? {
+                continue;
+            }
+            match kernel::move_mount_in(kernel::clone_tree(&masks.file, false)?, &proc.mount, name) {
+                Ok(()) | Err(Errno::ENOENT) => {}
+                Err(errno) => return Err(errno).at(&Path::new("/proc").join(OsStr::from_bytes(name.to_bytes()))),
+            }
         }
         Ok(())
     }
@@ -218,6 +224,16 @@ impl Covered {
             Ok(rest) => kernel::clone_tree(open_beneath(&self.host, rest.as_os_str())?, true),
             Err(_) => Err(Errno::EXDEV),
         }
+    }
+}
+
+/// Whether anybody but its owner may do anything with a file, or that owner is this user. In a user namespace root has
+/// another number.
+fn open_to_others(directory: &OwnedFd, name: &CStr) -> Result<bool, Errno> {
+    match fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(file) => Ok(file.st_uid == geteuid().as_raw() || file.st_mode & 0o077 != 0),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 

@@ -19,8 +19,8 @@ use nix::unistd::{Pid, pipe2, read, write};
 
 use super::init::write_id_maps;
 use super::protocol::Event;
-use super::reap;
 use super::ready::Ready;
+use super::reap;
 use super::server::namespace_flags;
 use super::step::{At, StepError};
 use super::wire;

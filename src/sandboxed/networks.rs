@@ -50,7 +50,12 @@ mod tests {
     use crate::policy::SandboxMode;
 
     fn call(session: Option<&str>, mode: SandboxMode) -> CallPolicy {
-        CallPolicy { mode, workspace: PathBuf::from("/w"), extra: Default::default(), session: session.map(str::to_owned) }
+        CallPolicy {
+            mode,
+            workspace: PathBuf::from("/w"),
+            extra: Default::default(),
+            session: session.map(str::to_owned),
+        }
     }
 
     #[test]

@@ -1,10 +1,8 @@
 //! From a destination to a connection: the rules, the look-up, the rules again for each address, the dial.
 
-use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-use nix::sys::socket::SockaddrStorage;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -23,9 +21,6 @@ pub(super) enum DialError {
     /// The name has no address.
     #[error("the name could not be looked up: {0}")]
     Lookup(#[source] io::Error),
-    /// Whether it is the host itself could not be found out.
-    #[error("the host's own addresses could not be listed, and whether it is one of them is not known: {0}")]
-    OwnAddresses(#[source] io::Error),
     /// No address answered; the last error.
     #[error("the connection failed: {0}")]
     Connect(#[source] io::Error),
@@ -39,15 +34,9 @@ pub(super) async fn dial(shared: &Shared, destination: &Destination) -> Result<T
         DialError::Refused(shared.refusals.record(destination, RefusalReason::Rule(refused), grant))
     };
     shared.rules.check(destination).map_err(refuse)?;
-    let own = own_addresses()?;
     let addresses = match &destination.host {
-        Host::Address(address) => {
-            if own.contains(address) {
-                shared.rules.check_own_address(*address, destination.port).map_err(refuse)?;
-            }
-            vec![*address]
-        }
-        Host::Name(name) => permitted(shared, name, destination.port, &own).await?.map_err(refuse)?,
+        Host::Address(address) => vec![*address],
+        Host::Name(name) => permitted(shared, name, destination.port).await?.map_err(refuse)?,
     };
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for address in addresses {
@@ -65,25 +54,9 @@ pub(super) async fn dial(shared: &Shared, destination: &Destination) -> Result<T
     Err(DialError::Connect(last))
 }
 
-/// The addresses of every interface of this network namespace, from which the proxy dials. Asked anew each time, for they
-/// come and go.
-fn own_addresses() -> Result<HashSet<IpAddr>, DialError> {
-    let interfaces = nix::ifaddrs::getifaddrs().map_err(|errno| DialError::OwnAddresses(errno.into()))?;
-    let address = |storage: SockaddrStorage| {
-        let v4 = storage.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
-        v4.or_else(|| storage.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
-    };
-    Ok(interfaces.filter_map(|interface| address(interface.address?)).collect())
-}
-
 /// The addresses of `name` that the rules let through. Refused ones are left out; when nothing else is left, the first
 /// refusal is the answer.
-async fn permitted(
-    shared: &Shared,
-    name: &str,
-    port: u16,
-    own: &HashSet<IpAddr>,
-) -> Result<Result<Vec<IpAddr>, Refused>, DialError> {
+async fn permitted(shared: &Shared, name: &str, port: u16) -> Result<Result<Vec<IpAddr>, Refused>, DialError> {
     let found = timeout(shared.limits.lookup, shared.resolver.resolve(name))
         .await
         .unwrap_or_else(|elapsed| Err(io::Error::new(io::ErrorKind::TimedOut, elapsed)))
@@ -91,13 +64,8 @@ async fn permitted(
     let mut first_refusal = None;
     let mut permitted = Vec::new();
     for address in found.into_iter().take(MAX_ADDRESSES) {
-        let canonical = address.to_canonical();
-        let checked = shared.rules.check_address(address, port).and_then(|()| match own.contains(&canonical) {
-            true => shared.rules.check_own_address(address, port),
-            false => Ok(()),
-        });
-        match checked {
-            Ok(()) => permitted.push(canonical),
+        match shared.rules.check_address(address, port) {
+            Ok(()) => permitted.push(address.to_canonical()),
             Err(refused) => first_refusal = first_refusal.or(Some(refused)),
         }
     }

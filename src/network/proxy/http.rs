@@ -146,9 +146,7 @@ fn unreachable(destination: &Destination, error: &DialError) -> Answer {
             _ => ("403 Forbidden", "Proxy-Status: stockade; error=http_request_denied\r\n"),
         },
         DialError::Lookup(_) => ("502 Bad Gateway", "Proxy-Status: stockade; error=dns_error\r\n"),
-        DialError::Connect(_) | DialError::OwnAddresses(_) => {
-            ("502 Bad Gateway", "Proxy-Status: stockade; error=destination_unavailable\r\n")
-        }
+        DialError::Connect(_) => ("502 Bad Gateway", "Proxy-Status: stockade; error=destination_unavailable\r\n"),
     };
     let body = match error {
         DialError::Refused(refusal) => refusal.explain(),

@@ -55,7 +55,7 @@ pub(super) async fn serve(mut stream: TcpStream, shared: &Shared) -> io::Result<
                 DialError::Connect(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                     Reply::ConnectionRefused
                 }
-                DialError::Connect(_) | DialError::OwnAddresses(_) => Reply::HostUnreachable,
+                DialError::Connect(_) => Reply::HostUnreachable,
             };
             reply(&mut stream, code).await
         }

@@ -3,8 +3,6 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
-
 use super::host::{Destination, Host};
 use super::rule::{Rule, RuleError};
 use super::special::{AddressClass, special_block};
@@ -103,21 +101,6 @@ impl RuleSet {
             Ok(Some(_) | None) => {}
         }
         self.check_special(address, canonical, port)
-    }
-
-    /// May a connection go to `address`, which is one of the host's own? Special addresses were asked about already, by
-    /// what they are; of ordinary ones only an entry for the very address means the host.
-    ///
-    /// # Errors
-    /// [`Refused::SpecialAddress`].
-    pub fn check_own_address(&self, address: IpAddr, port: u16) -> Result<(), Refused> {
-        let canonical = address.to_canonical();
-        let destination = Destination { host: Host::Address(canonical), port };
-        let named = |rule: &Rule| rule.covers(&destination) && rule.lies_in(&IpNet::from(canonical));
-        if special_block(canonical).is_some() || self.allow.iter().any(named) {
-            return Ok(());
-        }
-        Err(Refused::SpecialAddress { address, class: AddressClass::OwnHost })
     }
 
     /// True when [`check`](Self::check) lets `host` through on at least one port: what is known where only a look-up was

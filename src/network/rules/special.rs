@@ -30,8 +30,6 @@ pub enum AddressClass {
     EmbeddedIpv4,
     /// Set aside: documentation, benchmarks, future use, broadcast.
     Reserved,
-    /// An ordinary address, and the host's own: what listens there may mean to be reached by the host alone.
-    OwnHost,
 }
 
 impl fmt::Display for AddressClass {
@@ -46,7 +44,6 @@ impl fmt::Display for AddressClass {
             Self::Unspecified => "unspecified",
             Self::EmbeddedIpv4 => "IPv4-in-IPv6",
             Self::Reserved => "reserved",
-            Self::OwnHost => "this host's own",
         })
     }
 }
