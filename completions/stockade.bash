@@ -34,9 +34,6 @@ _stockade() {
             stockade,mcp)
                 cmd="stockade__subcmd__mcp"
                 ;;
-            stockade,probe)
-                cmd="stockade__subcmd__probe"
-                ;;
             stockade,run)
                 cmd="stockade__subcmd__run"
                 ;;
@@ -63,9 +60,6 @@ _stockade() {
                 ;;
             stockade__subcmd__help,mcp)
                 cmd="stockade__subcmd__help__subcmd__mcp"
-                ;;
-            stockade__subcmd__help,probe)
-                cmd="stockade__subcmd__help__subcmd__probe"
                 ;;
             stockade__subcmd__help,run)
                 cmd="stockade__subcmd__help__subcmd__run"
@@ -107,7 +101,7 @@ _stockade() {
 
     case "${cmd}" in
         stockade)
-            opts="-h -V --help --version run shell doctor explain verify journal mcp completions probe help"
+            opts="-h -V --help --version run shell doctor explain verify journal mcp completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -231,7 +225,7 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__help)
-            opts="run shell doctor explain verify journal mcp completions probe help"
+            opts="run shell doctor explain verify journal mcp completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -343,20 +337,6 @@ _stockade() {
             return 0
             ;;
         stockade__subcmd__help__subcmd__mcp)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        stockade__subcmd__help__subcmd__probe)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -601,20 +581,6 @@ _stockade() {
                     COMPREPLY=($(compgen -W "auto namespaces landlock" -- "${cur}"))
                     return 0
                     ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        stockade__subcmd__probe)
-            opts="-h -V --help --version"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

@@ -2,13 +2,19 @@
 //! bash as every user, in a workspace of its own, in order; `# exit N` at the end of a command is the status that it
 //! must end with, 0 when there is none. `sh build` is the same with the program that cargo builds; `sh ci` runs what
 //! continuous integration runs. There are no other fences for a shell. Policies in the documents are parsed, and the
-//! settings of clients start a server.
+//! settings of clients start a server. A command within a sentence is one that there is, with options that it has.
+//!
+//! What is not run is named in `ELSEWHERE`: commands that administer the host, and programs that are not here.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may, and says what it found")]
 
 #[path = "support/cli.rs"]
 #[allow(dead_code, reason = "this test uses a part of it")]
 mod cli;
+#[path = "docs_commands/sentences.rs"]
+mod sentences;
+#[path = "docs_commands/settings.rs"]
+mod settings;
 #[path = "support/user.rs"]
 #[allow(dead_code, reason = "this test uses a part of it")]
 mod user;
@@ -17,7 +23,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cli::{Prompt, outcome};
-use serde_json::Value;
+use sentences::{is_command, is_elsewhere};
 use stockade::policy::PolicyFile;
 
 /// A fence: its info string, the line it begins on, its text.
@@ -138,13 +144,13 @@ fn every_fence_for_a_shell_is_run() {
     let mut wrong = Vec::new();
     for document in documents() {
         for fence in fences(&fs::read_to_string(&document).unwrap()) {
-            let shell = ["sh", "bash", "console", "shell", "zsh"].iter().any(|name| fence.info.starts_with(name));
             let run = match fence.info.as_str() {
                 "sh run" | "sh build" => true,
                 "sh ci" => commands(&fence).iter().all(|(_, command, _)| is_ci(command)),
-                _ => {
-                    !shell && !fence.text.lines().any(|line| line.trim_start_matches("$ ").starts_with("stockade run"))
-                }
+                // Doctests; settings, which other tests here parse and try.
+                "rust,no_run" | "json" | "toml" | "yaml" | "ini" => true,
+                "text" => fence.text.lines().all(|line| !is_command(line) || is_elsewhere(line)),
+                _ => false,
             };
             if !run {
                 wrong.push(format!("{}:{}: {}", document.display(), fence.line, fence.info));
@@ -167,65 +173,6 @@ fn policies_in_documents_are_policies() {
         }
     }
     assert!(seen >= 2, "{seen}");
-}
-
-/// The command line of a server wherever settings hold one: `command` with `args`, or `command` alone as a list.
-fn servers(settings: &Value, found: &mut Vec<Vec<String>>) {
-    let words = |value: &Value| -> Vec<String> {
-        value.as_array().into_iter().flatten().filter_map(|word| word.as_str().map(str::to_owned)).collect()
-    };
-    if settings["command"] == "stockade" {
-        found.push(words(&settings["args"]));
-    } else if settings["command"][0] == "stockade" {
-        found.push(words(&settings["command"]).split_off(1));
-    }
-    match settings {
-        Value::Object(entries) => entries.values().for_each(|value| servers(value, found)),
-        Value::Array(entries) => entries.iter().for_each(|value| servers(value, found)),
-        _ => {}
-    }
-}
-
-/// Settings for clients, and the command lines that add them, start a server, which ends with its input.
-#[test]
-fn settings_in_documents_start_a_server() {
-    let mut found = Vec::new();
-    for document in documents() {
-        let text = fs::read_to_string(&document).unwrap();
-        for fence in fences(&text) {
-            let named = format!("{}:{}", document.display(), fence.line);
-            match fence.info.as_str() {
-                "json" => {
-                    let settings = serde_json::from_str(&fence.text).unwrap_or_else(|error| panic!("{named}: {error}"));
-                    servers(&settings, &mut found);
-                }
-                "toml" => {
-                    let settings: toml::Value =
-                        toml::from_str(&fence.text).unwrap_or_else(|error| panic!("{named}: {error}"));
-                    servers(&serde_json::to_value(settings).unwrap(), &mut found);
-                }
-                _ => {}
-            }
-        }
-        let added =
-            text.lines().filter(|line| line.starts_with("    ")).filter_map(|line| line.split_once("stockade mcp"));
-        found.extend(added.map(|(_, rest)| {
-            let options = rest.split_whitespace().filter(|word| *word != "--").map(str::to_owned);
-            std::iter::once("mcp".to_owned()).chain(options).collect()
-        }));
-    }
-    assert!(found.len() >= 12, "{found:?}");
-    for prompt in Prompt::all() {
-        for args in &found {
-            let here = prompt.work();
-            let args = args.iter().map(|arg| match arg.as_str() {
-                "${workspaceFolder}" | "/srv/agent/workspace" => here.clone().into_os_string(),
-                other => other.into(),
-            });
-            let (code, stdout, stderr) = outcome(prompt.command(prompt.program()).args(args));
-            assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "", ""), "{found:?}");
-        }
-    }
 }
 
 #[test]

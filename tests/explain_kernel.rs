@@ -11,6 +11,12 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+#[path = "support/user.rs"]
+#[allow(dead_code, reason = "each test file uses its own part")]
+mod user;
+
+use user::{Programs, User};
+
 const QUESTIONS: usize = 1000;
 
 /// xorshift: small, and the same everywhere.
@@ -114,11 +120,9 @@ while IFS= read -r p; do
 done
 "#;
 
-fn as_user(uid: u32, home: &Path, arguments: &[String]) -> Command {
-    let stockade = env!("CARGO_BIN_EXE_stockade");
-    let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={uid}"), format!("--regid={uid}"), "--clear-groups".to_owned()]);
-    command.arg(stockade).args(arguments).env("HOME", home).current_dir("/");
+fn as_user(user: User, home: &Path, arguments: &[String]) -> Command {
+    let mut command = user.command(&Programs::get().stockade);
+    command.args(arguments).env("HOME", home).current_dir("/");
     command
 }
 
@@ -140,7 +144,10 @@ struct Tally {
     refused: usize,
 }
 
-fn compare(uid: u32, mode: &str, seed: u64) -> Tally {
+fn compare(user: User, mode: &str, seed: u64) -> Tally {
+    let uid = user.uid;
+    // Held, so that both commands find it.
+    let _programs = Programs::get();
     let mut random = Random(seed);
     let base = tempfile::Builder::new().prefix("stockade-explain-").tempdir_in("/var/tmp").unwrap();
     fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -155,7 +162,7 @@ fn compare(uid: u32, mode: &str, seed: u64) -> Tally {
 
     let targets = asked.iter().map(|path| path.to_str().unwrap().to_owned());
     let explain = with("explain", ["--json".to_owned(), "--".to_owned()].into_iter().chain(targets).collect());
-    let explained = as_user(uid, base.path(), &explain).output().unwrap();
+    let explained = as_user(user, base.path(), &explain).output().unwrap();
     assert!(explained.status.success(), "{}", String::from_utf8_lossy(&explained.stderr));
     let answers: Vec<Value> =
         String::from_utf8(explained.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -163,7 +170,7 @@ fn compare(uid: u32, mode: &str, seed: u64) -> Tally {
 
     let input: String = asked.iter().map(|path| format!("{}\n", path.display())).collect();
     let run = with("run", vec!["--trace".into(), "off".into(), "-c".into(), TRY.into()]);
-    let tried = with_input(as_user(uid, base.path(), &run), &input);
+    let tried = with_input(as_user(user, base.path(), &run), &input);
     let tried = (String::from_utf8(tried.stdout).unwrap(), String::from_utf8_lossy(&tried.stderr).into_owned());
     assert_eq!(tried.0.lines().count(), QUESTIONS, "{}", tried.1);
 
@@ -206,9 +213,10 @@ fn check(path: &Path, answer: &Value, did: &str, uid: u32, tally: &mut Tally) {
 
 #[test]
 fn explain_agrees_with_the_kernel() {
-    for uid in [0, 1500] {
+    for user in User::all() {
+        let uid = user.uid;
         for (mode, seed) in [("read-only", 0x9e37_79b9_7f4a_7c15), ("workspace-write", 0x2545_f491_4f6c_dd1d)] {
-            let tally = compare(uid, mode, seed + u64::from(uid));
+            let tally = compare(user, mode, seed + u64::from(uid));
             // The comparison compared something of each kind.
             assert!(tally.compared > QUESTIONS, "{}", tally.compared);
             for (what, count) in [

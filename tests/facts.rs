@@ -6,6 +6,13 @@
 mod answer;
 #[path = "facts/commands.rs"]
 mod commands;
+#[path = "facts/cures.rs"]
+mod cures;
+#[path = "support/executor.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod executor;
+#[path = "facts/lots.rs"]
+mod lots;
 #[path = "facts/matrix.rs"]
 mod matrix;
 #[path = "facts/run.rs"]

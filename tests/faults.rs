@@ -18,6 +18,8 @@ mod user;
 mod disks;
 #[path = "faults/kills.rs"]
 mod kills;
+#[path = "faults/pids.rs"]
+mod pids;
 #[path = "faults/shortage.rs"]
 mod shortage;
 #[path = "faults/storms.rs"]

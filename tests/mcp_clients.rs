@@ -58,6 +58,13 @@ fn recorded(root: &TempDir) {
     let widened = of("started").filter(|record| record["command"] == "touch accepted.txt");
     let modes: Vec<_> = widened.map(|record| record["mode"].as_str().unwrap()).collect();
     assert_eq!(modes, ["read-only", "workspace-write"], "{text}");
+    // Each question was on record before it was asked.
+    for answer in of("approval") {
+        let asked: Vec<_> = of("asked").filter(|asked| asked["seq"] == answer["asked"]).collect();
+        assert_eq!(asked.len(), 1, "{answer}");
+        assert_eq!((&asked[0]["command"], &asked[0]["asks"]), (&answer["command"], &answer["asks"]));
+    }
+    assert_eq!(of("asked").count(), of("approval").count());
     for started in of("started") {
         let ended: Vec<_> = of("ended").filter(|ended| ended["started"] == started["seq"]).collect();
         assert_eq!(ended.len(), 1, "{started}");

@@ -127,6 +127,38 @@ fn the_callers_terminal_is_as_it_was_when_what_runs_in_it_is_killed() {
     }
 }
 
+/// SIGKILL of stockade itself, of it alone and with its whole job: nobody but another process can give the terminal back.
+#[test]
+fn the_callers_terminal_is_as_it_was_when_stockade_is_killed() {
+    let dir = scene();
+    for uid in [0, 1500] {
+        for whole_job in [false, true] {
+            let mut shell = Session::start(&dir, uid, &[]);
+            shell.run("printf '\\033[?1049h\\033[?25l'; echo mess", "mess");
+            shell.run("sleep 4568 & echo started", "\nstarted");
+            assert!(shell.is_raw());
+            if whole_job {
+                shell.signal_job(Signal::SIGKILL);
+            } else {
+                shell.signal(Signal::SIGKILL);
+            }
+            assert_eq!(shell.end(), None, "it died of a signal");
+            shell.wait_until("the settings are back", |shell| shell.settings_are_back());
+            shell.expect("\u{1b}[?1049l\u{1b}[?25h");
+            shell.wait_until("nobody is left", |shell| shell.companions().is_empty());
+        }
+        // Whoever has taken the terminal for a use of their own keeps it.
+        let mut shell = Session::start(&dir, uid, &[]);
+        shell.expect("[read-only] ");
+        assert!(!shell.companions().is_empty(), "the control: there is somebody to leave");
+        let taken = shell.take_for_itself();
+        shell.signal(Signal::SIGKILL);
+        assert_eq!(shell.end(), None);
+        shell.wait_until("nobody is left", |shell| shell.companions().is_empty());
+        assert!(shell.settings_are(&taken), "uid {uid}");
+    }
+}
+
 #[test]
 fn a_stopped_shell_gives_the_terminal_back_meanwhile() {
     let dir = scene();

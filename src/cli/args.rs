@@ -45,12 +45,6 @@ pub(crate) enum Command {
         /// For which
         shell: clap_complete::Shell,
     },
-    /// What verify runs in the sandbox
-    #[command(hide = true)]
-    Probe {
-        /// What verify says
-        arguments: Vec<OsString>,
-    },
 }
 
 #[derive(Debug, Args)]

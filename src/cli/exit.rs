@@ -42,6 +42,11 @@ impl Failure {
         Self { status: USAGE, message: message.into() }
     }
 
+    /// The status alone, where there is nothing to complain of.
+    pub(crate) fn status_of_usage() -> ExitCode {
+        ExitCode::from(USAGE)
+    }
+
     /// The arguments make sense and stockade cannot do it.
     pub(crate) fn cannot(message: impl Into<String>) -> Self {
         Self { status: CANNOT_RUN, message: message.into() }
@@ -72,6 +77,12 @@ impl From<ExecError> for Failure {
             ExecError::EmptyCommand | ExecError::NulByte { .. } | ExecError::Environment { .. } => USAGE,
             _ => CANNOT_RUN,
         };
-        Self { status, message: error.to_string() }
+        let hint = match &error {
+            ExecError::NotFound { program } if program.contains(char::is_whitespace) => {
+                "; a command line for a shell goes with -c"
+            }
+            _ => "",
+        };
+        Self { status, message: format!("{error}{hint}") }
     }
 }

@@ -161,7 +161,7 @@ fn whole(policy: &EffectivePolicy, network: &ExplainedNetwork, all: bool) -> Str
     let ground = if policy.mode.confines() { "readable, not writable" } else { "readable and writable" };
     text.push_str(&format!("policy digest {}\n\nFiles: everything is {ground}, and then\n", policy.digest()));
     let (missing, there): (Vec<_>, Vec<_>) = explain_rules(policy).into_iter().partition(|rule| rule.missing && !all);
-    text.extend(there.iter().map(|rule| format!("  {rule}\n")));
+    text.extend(there.iter().map(|rule| format!("  {rule:#}\n")));
     if !missing.is_empty() {
         text.push_str(&format!(
             "  and {} rules about paths that do not exist here (--all shows them)\n",

@@ -39,21 +39,24 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     };
     let ended = if args.json { HashSet::new() } else { ended(&args.file)? };
     let mut written = Ok(());
-    let mut last = 0;
+    let (mut last, mut foreign) = (None, 0_u64);
     read_all(&args.file, |line, record| {
-        last = record.as_ref().map_or(last, |record| record.seq);
+        last = record.as_ref().map_or(last, |record| Some(record.seq));
+        foreign += u64::from(record.is_err());
         let told_later = record.as_ref().is_ok_and(|record| ended.contains(&record.seq));
         if written.is_ok() && !told_later {
             written = print(&mut out.lock(), line, record, &filter, args.json);
         }
     })
     .map_err(cannot_read(&args.file))?;
+    say_foreign(&args.file, foreign, last.is_some())?;
     while let (Ok(()), Some(follow)) = (&written, &mut follow) {
         match follow.next_line().map_err(cannot_read(&args.file))? {
             Some(line) => {
                 let record = serde_json::from_slice::<Record>(&line);
                 // What was read already may be met again.
-                if !record.as_ref().is_ok_and(|record| record.seq <= last) {
+                if !record.as_ref().is_ok_and(|record| last.is_some_and(|last| record.seq <= last)) {
+                    say_foreign(&args.file, u64::from(record.is_err()), true)?;
                     written = print(&mut out.lock(), &String::from_utf8_lossy(&line), record, &filter, args.json);
                 }
             }
@@ -68,13 +71,26 @@ fn show(args: &ShowArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Numbers of the `started` records whose end is recorded too: people need not read both.
+/// Says how many lines were no records, once; where none was, this is no journal.
+fn say_foreign(file: &Path, lines: u64, any_record: bool) -> Result<(), Failure> {
+    match lines {
+        0 => {}
+        _ if !any_record => {
+            return Err(Failure::cannot(format!("{}: no journal: no line is a record", file.display())));
+        }
+        1 => say!("stockade: a line is no record; `stockade journal verify {}` says which", file.display()),
+        n => say!("stockade: {n} lines are no records; `stockade journal verify {}` says which", file.display()),
+    }
+    Ok(())
+}
+
+/// Numbers of the records of beginnings and questions whose end or answer is recorded too: people need not read both.
 fn ended(file: &Path) -> Result<HashSet<u64>, Failure> {
     let mut ended = HashSet::new();
-    let read = read_all(file, |_, record| {
-        if let Ok(Record { entry: Entry::Ended(end), .. }) = record {
-            ended.extend(end.started);
-        }
+    let read = read_all(file, |_, record| match record {
+        Ok(Record { entry: Entry::Ended(end), .. }) => ended.extend(end.started),
+        Ok(Record { entry: Entry::Approval(approval), .. }) => ended.extend(approval.asked),
+        _ => {}
     });
     read.map_err(cannot_read(file)).map(|()| ended)
 }
@@ -90,10 +106,8 @@ fn print(
         Ok(record) if !filter.admits(&record) => Ok(()),
         Ok(_) if json => writeln!(out, "{line}").and_then(|()| out.flush()),
         Ok(record) => write!(out, "{}", shown(&record)).and_then(|()| out.flush()),
-        Err(error) => {
-            say!("stockade: a line is no record ({error}); `stockade journal verify` tells more");
-            Ok(())
-        }
+        // Counted by the caller.
+        Err(_) => Ok(()),
     }
 }
 
@@ -115,6 +129,11 @@ fn shown(record: &Record) -> String {
             }
             text
         }
+        Entry::Asked(question) => {
+            let asks = escape_line(&question.asks.to_string());
+            let command = command(&question.command);
+            format!("{time}{session} {} approval asked, no answer: {asks}  {command}\n", question.mode)
+        }
         Entry::Approval(approval) => {
             let answer = match &approval.answer {
                 Answer::AllowedOnce => "allowed once".to_owned(),
@@ -123,8 +142,9 @@ fn shown(record: &Record) -> String {
                 Answer::Cancelled => "withdrawn".to_owned(),
                 Answer::Unavailable { reason } => format!("nobody to ask ({})", escape_line(reason)),
             };
-            let asks = escape_line(&approval.asks.to_string());
-            format!("{time}{session} {} approval {answer}: {asks}  {}\n", approval.mode, command(&approval.command))
+            let question = &approval.question;
+            let asks = escape_line(&question.asks.to_string());
+            format!("{time}{session} {} approval {answer}: {asks}  {}\n", question.mode, command(&question.command))
         }
         Entry::Repaired(repair) => format!("{time}{session} journal repaired: {}\n", escape_line(&repair.found)),
         _ => format!("{time}{session} a record of a later version\n"),

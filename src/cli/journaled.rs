@@ -7,7 +7,7 @@ use stockade::environment::Variables;
 use stockade::executor::{
     BashExecutor, BashProcess, BoxFuture, ExecError, ExecRequest, ExecSpec, ProcessStatus, RunResult,
 };
-use stockade::journal::{Entry, Journal, JournalSettings, Masker, Run};
+use stockade::journal::{Entry, Journal, JournalError, JournalSettings, Masker, Question, Run};
 use stockade::policy::SandboxMode;
 use stockade::sandboxed::{LayeredPolicy, PolicySource, SandboxedExecutor};
 use tokio_util::sync::CancellationToken;
@@ -123,21 +123,53 @@ impl BashExecutor for Journaled {
     }
 }
 
-/// Records every question with its answer. A yes that cannot be recorded is none.
+/// Records every question, and its answer. What cannot be recorded is not asked, and a yes that cannot be recorded is none.
 pub(crate) struct JournaledApprover {
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) recorder: Recorder,
 }
 
+/// A question that is recorded and has no answer yet.
+struct Asked<'a> {
+    journal: &'a Journal,
+    session: &'a str,
+    /// The question and the number of its record; `None` once its answer is recorded.
+    open: Option<(Question, u64)>,
+}
+
+impl<'a> Asked<'a> {
+    fn begin(recorder: &'a Recorder, request: &'a ApprovalRequest) -> Result<Self, JournalError> {
+        let (journal, session) = (&recorder.journal, request.session.as_str());
+        let question = Question::of(request, &Masker::knowing(&recorder.environment));
+        let seq = journal.append(Some(session), Entry::Asked(Box::new(question.clone())))?.seq;
+        Ok(Self { journal, session, open: Some((question, seq)) })
+    }
+
+    fn answer(&mut self, outcome: &ApprovalOutcome) -> Result<(), JournalError> {
+        let Some((question, seq)) = self.open.take() else { return Ok(()) };
+        self.journal.append(Some(self.session), question.answered(Some(seq), outcome)).map(drop)
+    }
+}
+
+/// Whoever asked has gone away in the middle: the question is withdrawn.
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.answer(&ApprovalOutcome::Cancelled) {
+            say!("stockade: that a question was withdrawn could not be recorded: {error}");
+        }
+    }
+}
+
 impl Approver for JournaledApprover {
     fn ask<'a>(&'a self, request: &'a ApprovalRequest, cancel: &'a CancellationToken) -> ApprovalFuture<'a> {
         Box::pin(async move {
+            let unavailable = |error: JournalError| ApprovalOutcome::Unavailable { reason: error.to_string() };
+            let mut asked = match Asked::begin(&self.recorder, request) {
+                Ok(asked) => asked,
+                Err(error) => return unavailable(error),
+            };
             let outcome = self.approver.ask(request, cancel).await;
-            let entry = Entry::approval(request, &outcome, &Masker::knowing(&self.recorder.environment));
-            match self.recorder.journal.append(Some(&request.session), entry) {
-                Ok(_) => outcome,
-                Err(error) => ApprovalOutcome::Unavailable { reason: error.to_string() },
-            }
+            asked.answer(&outcome).map_or_else(unavailable, |()| outcome)
         })
     }
 

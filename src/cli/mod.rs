@@ -7,6 +7,7 @@ mod exit;
 mod explain;
 #[cfg(test)]
 mod generated;
+mod guard;
 mod journal;
 mod journaled;
 mod mcp;
@@ -22,7 +23,7 @@ mod verify;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory as _, Parser};
 
 use args::{Cli, Command, RunAlone};
@@ -54,6 +55,9 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn parse_and_do() -> ExitCode {
+    if let Some(status) = of_its_own() {
+        return status;
+    }
     let command = match parse() {
         Ok(command) => command,
         Err(error) => return bad_usage(&error),
@@ -70,9 +74,18 @@ fn parse_and_do() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "stockade", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Probe { arguments } => Ok(stockade::verify::probe(&arguments)),
     };
     done.unwrap_or_else(|failure| failure.report())
+}
+
+/// What stockade runs of itself and no person does: kept from the parser, and so from help and completions.
+fn of_its_own() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next()?.to_str()? {
+        guard::NAME => Some(guard::guard().unwrap_or_else(Failure::report)),
+        "probe" => Some(stockade::verify::probe(&arguments.collect::<Vec<_>>())),
+        _ => None,
+    }
 }
 
 /// `run` is most of what is asked, and describing the other commands to the parser would take as long as parsing it.
@@ -91,10 +104,54 @@ fn bad_usage(error: &clap::Error) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         },
+        // Nothing was asked: what can be is told where complaints go.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            exit::say!("{}", error.render().to_string().trim_end());
+            Failure::status_of_usage()
+        }
         _ => {
             let text = error.render().to_string();
             let text = text.strip_prefix("error: ").unwrap_or(&text);
-            Failure::usage(text.trim_end()).report()
+            let mut arguments = std::env::args_os().skip(1);
+            let command = arguments.next().unwrap_or_default();
+            let meant = meant(error, &command.to_string_lossy());
+            Failure::usage(meant.as_deref().unwrap_or(text.trim_end())).report()
         }
+    }
+}
+
+/// What was meant, where people get it wrong on their first day.
+fn meant(error: &clap::Error, command: &str) -> Option<String> {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word.as_str()),
+        _ => None,
+    };
+    let command_line = |word: &str| match word.contains(char::is_whitespace) {
+        true => format!("stockade run [OPTIONS] -c '{word}'"),
+        false => format!("stockade run [OPTIONS] -- {word} ..."),
+    };
+    if let Some(word) = context(ContextKind::InvalidSubcommand) {
+        return match error.get(ContextKind::SuggestedSubcommand) {
+            None => {
+                let line = command_line(word);
+                Some(format!("no command '{word}' (try --help); to run a program confined: {line}"))
+            }
+            Some(_) => None,
+        };
+    }
+    let word = context(ContextKind::InvalidArg).filter(|_| error.kind() == ErrorKind::UnknownArgument)?;
+    if word == command && word.starts_with("--") {
+        return Some(format!(
+            "options stand after the command: stockade run {word} ... (or shell, mcp, ...; try --help)"
+        ));
+    }
+    match command {
+        "run" if !word.starts_with('-') => {
+            Some(format!("'{word}' is no option, and a program stands after `--`: {}", command_line(word)))
+        }
+        "shell" if !word.starts_with("--") => {
+            Some("shell takes no command: it is for typing; `stockade run -c 'COMMAND'` runs one".to_owned())
+        }
+        _ => None,
     }
 }

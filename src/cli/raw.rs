@@ -7,12 +7,15 @@ use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use stockade::sandboxed::TerminalSize;
 
 use super::exit::say;
+use super::guard::Guard;
 
-/// A terminal in raw mode. Dropping it puts the settings back, however its owner is left: by return, error or panic.
+/// A terminal in raw mode. Dropping it puts the settings back, however its owner is left: by return, error or panic; where
+/// its owner is killed, the guard does.
 pub(crate) struct Raw<T: AsFd = io::Stdin> {
     terminal: T,
     /// `None` when it is no terminal, or its settings are back.
     before: Option<Termios>,
+    guard: Option<Guard>,
 }
 
 /// Whether the terminal on standard input is ours to read and set: whoever does so from the background is stopped.
@@ -27,20 +30,30 @@ pub(crate) fn is_ours() -> bool {
 impl Raw {
     /// Nothing to make raw and nothing to put back.
     pub(crate) fn none() -> Self {
-        Self { terminal: io::stdin(), before: None }
+        Self { terminal: io::stdin(), before: None, guard: None }
     }
 
-    /// Makes the terminal on standard input raw; does nothing when it is none.
-    pub(crate) fn enter() -> Self {
-        Self::of(io::stdin())
+    /// Makes the terminal on standard input raw, under the eyes of this guard; does nothing when it is none.
+    pub(crate) fn enter(guard: Option<Guard>) -> Self {
+        Self::of(io::stdin(), guard)
     }
 }
 
 impl<T: AsFd> Raw<T> {
-    fn of(terminal: T) -> Self {
-        let mut raw = Self { before: tcgetattr(&terminal).ok(), terminal };
+    fn of(terminal: T, mut guard: Option<Guard>) -> Self {
+        if let Some(guard) = &mut guard {
+            guard.await_start();
+        }
+        let mut raw = Self { before: tcgetattr(&terminal).ok(), terminal, guard };
         raw.apply();
         raw
+    }
+
+    /// What undoes the modes that the screen is in now, for whoever gives the terminal back.
+    pub(crate) fn remember(&mut self, reset: &[u8]) {
+        if let Some(guard) = &mut self.guard {
+            guard.remember(reset);
+        }
     }
 
     /// Makes it raw again after somebody else may have changed the settings. What is put back at the end stays the same.
@@ -60,6 +73,9 @@ impl<T: AsFd> Raw<T> {
             if let Err(errno) = tcsetattr(&self.terminal, SetArg::TCSANOW, &before) {
                 say!("stockade: the terminal's settings could not be restored ({errno}); `reset` does it");
             }
+        }
+        if let Some(guard) = self.guard.take() {
+            guard.dismiss();
         }
     }
 }
@@ -93,7 +109,7 @@ mod tests {
         let before = tcgetattr(&pty.slave).unwrap();
         let slave = pty.slave.try_clone().unwrap();
         let panicked = std::thread::spawn(move || {
-            let raw = Raw::of(slave);
+            let raw = Raw::of(slave, None);
             assert!(!tcgetattr(&raw.terminal).unwrap().local_flags.contains(LocalFlags::ICANON), "it is raw");
             panic!("made to order");
         })

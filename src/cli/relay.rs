@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::exit::Failure;
+use super::guard::Guard;
 use super::raw::{self, Raw};
 use super::run::{TIMED_OUT, status_of};
 
@@ -43,9 +44,11 @@ pub(crate) async fn session(
 ) -> Result<(RunResult, End), Failure> {
     let mut signals = Signals::new()?;
     let types = stdio[0].is_none() && raw::is_ours();
+    // It starts while the sandbox is built.
+    let guard = if types { Guard::start(&io::stdin()) } else { None };
     let pty = Arc::new(executor.start_pty_beside(spec, raw::size().unwrap_or_default(), stdio).await?);
-    // From here on the terminal is raw; the guard gives it back however this function is left.
-    let mut terminal = if types { Raw::enter() } else { Raw::none() };
+    // From here on the terminal is raw; it is given back however this function is left.
+    let mut terminal = if types { Raw::enter(guard) } else { Raw::none() };
     let mut screen = Screen { filter: TerminalFilter::new(), broken: false };
     let typing = if types { Some(tokio::spawn(type_into(Arc::clone(&pty), input()?))) } else { None };
     let limit = timeout_ms.filter(|ms| *ms > 0).map(Duration::from_millis);
@@ -84,6 +87,7 @@ async fn follow(
             read = pty.read(&mut buffer), if open => {
                 let length = read.map_err(|error| Failure::cannot(format!("the terminal cannot be read: {error}")))?;
                 screen.show(&buffer[..length]);
+                terminal.remember(&screen.filter.reset());
                 open = length > 0;
             }
             done = pty.done() => {
@@ -103,7 +107,8 @@ async fn follow(
                     terminal.leave();
                     // Stopped here until somebody continues us.
                     raise(Signal::SIGSTOP).map_err(|errno| Failure::cannot(format!("cannot stop: {errno}")))?;
-                    *terminal = Raw::enter();
+                    *terminal = Raw::enter(Guard::start(&io::stdin()));
+                    terminal.remember(&screen.filter.reset());
                     resize(pty);
                 }
                 Signal::SIGCONT => {

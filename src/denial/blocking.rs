@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 use super::merge::Joined;
-use super::{Aftermath, Observation, RunEvidence, Target};
+use super::{Aftermath, DenialKind, Observation, RunEvidence, Target};
 
 /// Words in which programs say that something could not be done. Used only to tell whether text without an errno may
 /// be about a refusal that is already proven.
@@ -28,6 +28,9 @@ const COULD_NOT: &[&str] = &[
     "403",
     "407",
     "giving up",
+    "must be root",
+    "only root",
+    "be superuser",
     // The same in other languages.
     "konnte nicht",
     "kann nicht",
@@ -84,7 +87,7 @@ fn silent_cause(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize
         return None;
     }
     let said = said_something_else(evidence);
-    accesses.iter().rposition(|joined| {
+    let by_its_end = accesses.iter().rposition(|joined| {
         let refused = &joined.best;
         if in_passing_by_nature(refused) {
             return false;
@@ -96,7 +99,33 @@ fn silent_cause(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize
             Aftermath::Unknown => !said.any || said.could_not,
         };
         explains && (!said.any || said.could_not)
+    });
+    by_its_end.or_else(|| if said.could_not { told_by_its_verb(accesses, evidence) } else { None })
+}
+
+/// A complaint that names neither object nor reason (`unable to create temporary object directory`) is about the last
+/// refusal of what it says could not be done.
+fn told_by_its_verb(accesses: &[Joined], evidence: &RunEvidence<'_>) -> Option<usize> {
+    let lines: Vec<String> = complaining_lines(evidence).into_iter().map(|line| line.to_lowercase()).collect();
+    accesses.iter().rposition(|joined| {
+        let verbs = verbs_of(joined.best.kind);
+        !in_passing_by_nature(&joined.best)
+            && joined.best.aftermath != (Aftermath::ProcessExited { code: 0 })
+            && lines.iter().any(|line| verbs.iter().any(|verb| line.contains(verb)))
     })
+}
+
+/// Beginnings of the words in which programs tell of an access of this kind.
+const fn verbs_of(kind: DenialKind) -> &'static [&'static str] {
+    match kind {
+        DenialKind::FsCreate => &["creat", "mkdir", "mak", "writ"],
+        DenialKind::FsWrite | DenialKind::FsTruncate => &["writ", "updat", "sav", "modify"],
+        DenialKind::FsRemove => &["remov", "unlink", "delet"],
+        DenialKind::FsRename => &["renam", "mov"],
+        DenialKind::NetConnect => &["connect", "fetch", "download", "find", "retriev", "network"],
+        DenialKind::NetResolve => &["resolv", "look", "connect", "fetch", "download", "find", "retriev", "network"],
+        _ => &[],
+    }
 }
 
 /// The refused process's status is the command's, and is one that a failure gives rather than a program's own choice.
@@ -121,24 +150,32 @@ struct Said {
 /// What standard error holds when it holds no message about any refusal.
 fn said_something_else(evidence: &RunEvidence<'_>) -> Said {
     let tail = &evidence.stderr[evidence.stderr.len().saturating_sub(16 << 10)..];
-    let text = String::from_utf8_lossy(tail).to_lowercase();
-    Said { any: !text.trim().is_empty(), could_not: COULD_NOT.iter().any(|words| text.contains(words)) }
+    let text = String::from_utf8_lossy(tail);
+    // A handler's own words are the command's, not a program's.
+    let by_handler = |line: &&str| {
+        super::hints::exits_on_failure(evidence.command) && super::hints::prints_literally(evidence.command, line)
+    };
+    let any = text.lines().filter(|line| !line.trim().is_empty()).any(|line| !by_handler(&line));
+    let text = text.to_lowercase();
+    Said { any, could_not: COULD_NOT.iter().any(|words| text.contains(words)) }
 }
 
 /// Lines in which an access proven by other witnesses may be named: those that say something could not be done.
 pub(super) fn complaining_lines(evidence: &RunEvidence<'_>) -> Vec<String> {
     let failed = evidence.exit_code.is_none_or(|code| code != 0);
     let with_stdout = failed || super::hints::merges_streams(evidence.command);
-    let outputs = [evidence.stderr, if with_stdout { evidence.stdout } else { b"" }];
-    let tails = outputs.iter().map(|output| &output[output.len().saturating_sub(64 << 10)..]);
+    // Of a command that succeeded, the plain output is data unless it says clearly that something could not be done.
+    let outputs = [(evidence.stderr, true), (evidence.stdout, with_stdout)];
+    let tails = outputs.iter().map(|(output, any)| (&output[output.len().saturating_sub(64 << 10)..], *any));
     tails
-        .flat_map(|tail| tail.split(|byte| *byte == b'\n'))
-        .filter(|line| line.len() <= 4096)
-        .map(|line| String::from_utf8_lossy(line).into_owned())
-        .filter(|line| {
+        .flat_map(|(tail, any)| tail.split(|byte| *byte == b'\n').map(move |line| (line, any)))
+        .filter(|(line, _)| line.len() <= 4096)
+        .map(|(line, any)| (String::from_utf8_lossy(line).into_owned(), any))
+        .filter(|(line, any)| {
             let lower = line.to_lowercase();
-            lower.contains("error") || COULD_NOT.iter().any(|words| lower.contains(words))
+            *any && lower.contains("error") || COULD_NOT.iter().any(|words| lower.contains(words))
         })
+        .map(|(line, _)| line)
         .take(400)
         .collect()
 }

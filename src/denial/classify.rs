@@ -45,9 +45,9 @@ pub fn classify(evidence: &RunEvidence<'_>, views: &PolicyViews<'_>) -> (Vec<Den
         joined.shown = true;
         joined.only_warned = false;
     }
+    accesses.name_sockets(only_peer_in(evidence.command), super::hints::listens(evidence.command));
     note_named_lines(evidence, &mut accesses);
     super::proxied::note_answers(evidence, &mut accesses);
-    accesses.name_sockets(only_peer_in(evidence.command));
     accesses.fold_lookups(only_name_in(evidence.command).as_deref());
     let accesses = accesses.into_ordered();
     let blocking = super::blocking::decide(&accesses, evidence);
@@ -125,9 +125,9 @@ fn read_text(evidence: &RunEvidence<'_>, locator: &Locator<'_>, accesses: &mut A
     let merged = super::hints::merges_streams(evidence.command);
     let mut mentions = read_messages(evidence.stderr);
     let on_stderr = mentions.len();
-    if merged || failed {
-        mentions.extend(read_messages(evidence.stdout));
-    }
+    mentions.extend(read_messages(evidence.stdout));
+    // What a successful command prints on standard output shows a refusal that is proven, and proves none.
+    let shows_only = !merged && !failed;
     // Test runners print failures on standard output; with nothing on the other stream those are the command's messages.
     let stdout_speaks = merged || evidence.stderr.trim_ascii().is_empty();
     let relayed = super::hints::only_relays(evidence.command);
@@ -139,7 +139,10 @@ fn read_text(evidence: &RunEvidence<'_>, locator: &Locator<'_>, accesses: &mut A
         {
             continue;
         }
-        if at >= on_stderr && !stdout_speaks {
+        if at >= on_stderr && (shows_only || !stdout_speaks) {
+            if shows_only && mention.cause.is_some() && locator.names_nothing(mention) {
+                accesses.note_nameless(mention);
+            }
             continue;
         }
         let stands = |sighting: &Observation| stands_alone(sighting, evidence, locator);
@@ -161,7 +164,7 @@ fn quoted_from_elsewhere(mention: &Mention, command: &str) -> bool {
     if shell { !command.contains('>') && !command.contains('<') } else { !speaks }
 }
 
-/// What a complete trace would have reported needs its word; the rest (reads, look-ups, the private loopback) it cannot see.
+/// What a complete trace would have reported needs its word; the rest (reads, look-ups) it cannot see.
 fn stands_alone(seen: &Observation, evidence: &RunEvidence<'_>, locator: &Locator<'_>) -> bool {
     let traced = match seen.kind {
         DenialKind::FsRead
@@ -171,7 +174,6 @@ fn stands_alone(seen: &Observation, evidence: &RunEvidence<'_>, locator: &Locato
         | DenialKind::Ioctl
         | DenialKind::Limit => false,
         DenialKind::NetResolve => return locator.network_is_closed(),
-        DenialKind::NetConnect => !matches!(&seen.target, Target::Net { host, .. } if loopback(host).is_some()),
         _ => true,
     };
     !(traced && evidence.coverage == TraceCoverage::Complete)
@@ -182,7 +184,9 @@ fn note_named_lines(evidence: &RunEvidence<'_>, accesses: &mut Accesses) {
     let lines = super::blocking::complaining_lines(evidence);
     for joined in accesses.iter_mut().filter(|joined| !joined.shown).take(MAX_DENIALS) {
         let line = match &joined.best.target {
-            Target::Path(path) => lines.iter().find(|line| names(line, &path.to_string_lossy())),
+            Target::Path(path) => {
+                lines.iter().find(|line| names(line, &path.to_string_lossy()) || names_locked(line, path))
+            }
             Target::Net { host, .. } => lines.iter().find(|line| names_host(line, host)),
             Target::Syscall | Target::None => continue,
         };
@@ -202,6 +206,14 @@ fn names(line: &str, name: &str) -> bool {
             let before = line[..at].chars().next_back();
             !after.is_some_and(part_of_name) && !before.is_some_and(part_of_name)
         })
+}
+
+/// A lock file stands for the file whose change it guards: `could not write index`, of `index.lock`.
+fn names_locked(line: &str, path: &std::path::Path) -> bool {
+    let guarded = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
+    guarded.is_some_and(|name| {
+        name.len() > 3 && line.split_whitespace().any(|word| word.trim_matches(['\'', '"', ':', ',', ';', '.']) == name)
+    })
 }
 
 /// The same for a host, which may stand in a URL, but not in a longer name.

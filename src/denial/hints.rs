@@ -28,7 +28,16 @@ pub(super) fn ran_before_the_end(command: &str, comm: &str) -> bool {
     let ends_early = command.contains("set -e") || command.contains("set -o errexit");
     let statements = statements(command);
     let Some((last, earlier)) = statements.split_last() else { return false };
-    !ends_early && !names(last) && earlier.iter().any(names)
+    let calls = |function: &str| last.split_whitespace().any(|word| word == function);
+    !ends_early && !names(last) && earlier.iter().any(names) && !functions(command).any(calls)
+}
+
+/// The shell functions that a command defines: `f() {`, `f(){`.
+fn functions(command: &str) -> impl Iterator<Item = &str> {
+    let before = command.match_indices("()").take(16).map(|(at, _)| command[..at].trim_end());
+    before
+        .filter_map(|text| text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next())
+        .filter(|name| !name.is_empty())
 }
 
 /// The command cut at the semicolons and line ends that stand outside quotation marks.
@@ -47,8 +56,21 @@ fn statements(command: &str) -> Vec<&str> {
         }
     }
     parts.push(&command[start..]);
-    parts.retain(|part| !part.trim().is_empty());
+    parts.retain(|part| !part.trim().is_empty() && !only_closes(part));
     parts
+}
+
+/// The end of a group or a compound command, which runs nothing: `}`, `} 2>/dev/null`, `fi`, `done < list`.
+fn only_closes(part: &str) -> bool {
+    let mut words = part.split_whitespace();
+    let closes = |word: &str| matches!(word.trim_end_matches(')'), "}" | "" | "fi" | "done" | "esac");
+    words.next().is_some_and(closes) && words.all(|word| word.contains(['>', '<']) || closes(word))
+}
+
+/// The command opens a socket to be reached at, and none to reach another.
+pub(super) fn listens(command: &str) -> bool {
+    let any = |calls: &[&str]| calls.iter().any(|call| command.contains(call));
+    any(&["bind(", "listen(", "http.server"]) && !any(&["connect", "urlopen", "://", "/dev/tcp/"])
 }
 
 /// `unshare -U`, `-r`, `-Urm`, `--user`, `--map-root-user`.
@@ -122,8 +144,19 @@ pub(super) fn directories_entered(output: &[u8]) -> Vec<String> {
     directories.take(8).collect()
 }
 
-/// The command ends itself with a status of its own choice when something fails (`|| exit`, `|| return`, `|| {`).
+/// The command ends itself with a status of its own choice when something fails: `|| exit`, `|| return`, `|| {`, and in
+/// a script `except OSError: sys.exit(3)`, `catch (e) { process.exit(3) }`, `or exit 3`.
 pub(super) fn exits_on_failure(command: &str) -> bool {
+    let handler = |opening: &str, end: &[char]| {
+        command.split(opening).skip(1).any(|rest| rest.split(end).next().is_some_and(|body| body.contains("exit")))
+    };
+    let others = [" or exit", "else exit", "else return"];
+    if handler("except", &['\n', '"', '\''])
+        || handler("catch", &['}'])
+        || others.iter().any(|words| command.contains(words))
+    {
+        return true;
+    }
     command.split("||").skip(1).any(|rest| {
         let rest = rest.trim_start();
         ["exit", "return", "{", "die", "false"].iter().any(|word| rest.starts_with(word))
@@ -226,5 +259,9 @@ mod tests {
     fn failure_handlers() {
         assert!(exits_on_failure("touch /x 2>/dev/null || exit 3"));
         assert!(!exits_on_failure("touch /x || true; exit 3"));
+        assert!(exits_on_failure("python3 -c \"try: f()\nexcept OSError: sys.exit(3)\""));
+        assert!(!exits_on_failure("python3 -c \"try: f()\nexcept OSError: pass\nsys.exit(3)\""));
+        assert!(exits_on_failure("node -e 'try { f() } catch (e) { process.exit(3) }'"));
+        assert!(!exits_on_failure("node -e 'try { f() } catch (e) { }; process.exit(3)'"));
     }
 }

@@ -211,6 +211,7 @@ impl HostView for ProcessHostView {
     }
 
     fn listens(&self, address: IpAddr, port: u16) -> bool {
+        let address = reached(address);
         let table = self.listeners.get_or_init(listeners);
         let any: [IpAddr; 2] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
         table.contains(&(address, port)) || any.iter().any(|any| table.contains(&(*any, port)))
@@ -241,6 +242,23 @@ impl HostView for ProcessHostView {
             _ => true,
         }
     }
+}
+
+/// Where a connection to an address arrives: the unspecified one means the loopback of its family.
+pub(super) fn reached(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        other => other,
+    }
+}
+
+/// A socket that takes connections to this address and port.
+pub(super) fn serves(entry: &procfs::net::TcpNetEntry, address: IpAddr, port: u16) -> bool {
+    let local = entry.local_address.ip().to_canonical();
+    entry.state == procfs::net::TcpState::Listen
+        && entry.local_address.port() == port
+        && (local == address || local.is_unspecified() && (address.is_ipv4() || local.is_ipv6()))
 }
 
 fn listeners() -> HashSet<(IpAddr, u16)> {

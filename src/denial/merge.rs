@@ -74,6 +74,20 @@ impl Joined {
         } else if nameless {
             self.best.kind = if verb == Verb::Bind { DenialKind::NetBind } else { DenialKind::NetConnect };
             self.best.target = Target::Net { host: host.to_owned(), port };
+        } else {
+            self.name_loopback(host, port);
+        }
+    }
+
+    /// The kernel saw an address of the loopback where the program was told a name; a grant has to be of the name.
+    fn name_loopback(&mut self, name: &str, wanted: Option<u16>) {
+        let is_name = name.parse::<std::net::IpAddr>().is_err() && loopback(name).is_some();
+        if let (DenialKind::NetConnect, Target::Net { host, port }) = (self.best.kind, &mut self.best.target)
+            && is_name
+            && loopback(host).is_some()
+            && (wanted.is_none() || wanted == *port)
+        {
+            name.clone_into(host);
         }
     }
 
@@ -256,6 +270,9 @@ impl Accesses {
             };
             return self.list.iter().rposition(follows);
         }
+        if let Some(above) = self.above(&paths, mention) {
+            return Some(above);
+        }
         if let Some(neighbour) = self.beside(&paths, mention) {
             return Some(neighbour);
         }
@@ -267,6 +284,17 @@ impl Accesses {
         self.list.iter().rposition(|joined| {
             matches!(&joined.best.target, Target::Path(path) if path.ends_with(relative))
                 && mention_fits(mention, joined)
+        })
+    }
+
+    /// A program names what it wanted to make where a directory on the way was refused, for the same reason.
+    fn above(&self, paths: &[PathBuf], mention: &Mention) -> Option<usize> {
+        let errno = mention.cause.and_then(super::host_errors::Cause::errno)?;
+        self.list.iter().rposition(|joined| {
+            let Target::Path(made) = &joined.best.target else { return false };
+            joined.best.kind == DenialKind::FsCreate
+                && joined.best.errno.as_deref() == Some(errno)
+                && paths.iter().any(|path| path.starts_with(made))
         })
     }
 
@@ -338,13 +366,19 @@ impl Accesses {
     }
 
     /// Sockets that were refused for a peer that only the command line names, where it names one.
-    pub(super) fn name_sockets(&mut self, peer: Option<(String, Option<u16>)>) {
+    pub(super) fn name_sockets(&mut self, peer: Option<(String, Option<u16>)>, listening: bool) {
         let Some((host, port)) = peer else { return };
         let is_name = loopback(&host).is_none() && host.parse::<std::net::IpAddr>().is_err();
-        let verb = if is_name { Verb::Resolve } else { Verb::Connect };
+        let verb = match (listening, is_name) {
+            (true, _) => Verb::Bind,
+            (false, true) => Verb::Resolve,
+            (false, false) => Verb::Connect,
+        };
         for joined in &mut self.list {
             if joined.best.kind == DenialKind::NetConnect && matches!(joined.best.target, Target::Syscall) {
                 joined.name_peer(&host, port, verb);
+            } else {
+                joined.name_loopback(&host, port);
             }
         }
     }
@@ -357,8 +391,9 @@ impl Accesses {
             .position(|joined| joined.best.kind == DenialKind::NetResolve && !asks_a_name_server(joined));
         let lookup = told.or_else(|| {
             let first = self.list.iter().position(asks_a_name_server)?;
+            let name = only_name?.to_owned();
             self.list[first].best.kind = DenialKind::NetResolve;
-            self.list[first].best.target = Target::Net { host: only_name?.to_owned(), port: None };
+            self.list[first].best.target = Target::Net { host: name, port: None };
             Some(first)
         });
         let Some(lookup) = lookup else { return };

@@ -57,7 +57,8 @@ pub struct CallPolicy {
     pub workspace: PathBuf,
     /// Narrow permissions approved for this call.
     pub extra: Grant,
-    /// Key of the session whose private `/tmp` the call shares; `None` gives it one of its own.
+    /// Key of the session whose private `/tmp` the call shares, and whose loopback with calls of the very same policy;
+    /// `None` gives it its own of both.
     pub session: Option<String>,
 }
 

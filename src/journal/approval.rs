@@ -1,23 +1,28 @@
-//! From a question and its answer to their record.
+//! From a question and its answer to their records.
 
 #![forbid(unsafe_code)]
 
 use super::mask::Masker;
-use super::record::{Answer, Approval, Command, Entry};
+use super::record::{Answer, Approval, Command, Entry, Question};
 use crate::approval::{ApprovalOutcome, ApprovalRequest};
 
-impl Entry {
-    /// The record of one question and its answer.
+impl Question {
+    /// What is recorded of a request.
     #[must_use]
-    pub fn approval(request: &ApprovalRequest, outcome: &ApprovalOutcome, masker: &Masker) -> Self {
-        Self::Approval(Box::new(Approval {
+    pub fn of(request: &ApprovalRequest, masker: &Masker) -> Self {
+        Self {
             command: Command::Shell(masker.text(&request.command)),
             mode: request.mode,
             // Plain data without maps of other keys than names: it has a JSON form.
             asks: serde_json::to_value(&request.asks).unwrap_or_else(|error| error.to_string().into()),
             justification: masker.text(&request.justification),
-            answer: outcome.into(),
-        }))
+        }
+    }
+
+    /// The record of its answer; `asked` is the number of its own.
+    #[must_use]
+    pub fn answered(self, asked: Option<u64>, outcome: &ApprovalOutcome) -> Entry {
+        Entry::Approval(Box::new(Approval { asked, question: self, answer: outcome.into() }))
     }
 }
 
@@ -53,10 +58,11 @@ mod tests {
             grounds: Vec::new(),
         };
         let rejected = ApprovalOutcome::Rejected { reason: Some("no".into()) };
-        let entry = Entry::approval(&request, &rejected, &Masker::default());
+        let entry = Question::of(&request, &Masker::default()).answered(Some(6), &rejected);
         let text = serde_json::to_string(&entry).unwrap();
         assert!(!text.contains("hush"), "{text}");
         assert!(text.contains(r#""asks":{"mode":"workspace-write"}"#), "{text}");
+        assert!(text.contains(r#""asked":6"#), "{text}");
         assert!(text.contains(r#""answer":{"word":"rejected","reason":"no"}"#), "{text}");
         assert_eq!(serde_json::from_str::<Entry>(&text).unwrap(), entry);
     }

@@ -78,7 +78,7 @@ pub(super) fn snapshot(journal: &Path) -> io::Result<Snapshot> {
     };
     let files = segments(journal)?.into_iter().map(open).collect::<io::Result<Vec<_>>>()?;
     if files.is_empty() {
-        return Err(io::Error::from(io::ErrorKind::NotFound));
+        return Err(nix::errno::Errno::ENOENT.into());
     }
     Ok(Snapshot { head: head.transpose()?, files })
 }

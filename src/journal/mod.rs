@@ -22,6 +22,6 @@ mod verify;
 pub use files::segments;
 pub use mask::Masker;
 pub use read::{Filter, Follow, read_all};
-pub use record::{Answer, Approval, Command, Ended, Entry, Record, Repair, Run};
+pub use record::{Answer, Approval, Command, Ended, Entry, Question, Record, Repair, Run};
 pub use store::{Journal, JournalError, JournalSettings};
 pub use verify::{Finding, FindingKind, VerifyReport, verify};

@@ -33,7 +33,8 @@ impl Filter {
         let (mode, denied) = match &record.entry {
             Entry::Started(run) => (run.mode, false),
             Entry::Ended(ended) => (ended.run.mode, !ended.denials.is_empty()),
-            Entry::Approval(approval) => (Some(approval.mode), false),
+            Entry::Asked(question) => (Some(question.mode), false),
+            Entry::Approval(approval) => (Some(approval.question.mode), false),
             Entry::Repaired(_) => (None, false),
         };
         self.session.as_ref().is_none_or(|wanted| record.session.as_ref() == Some(wanted))

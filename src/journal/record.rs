@@ -44,7 +44,10 @@ pub enum Entry {
     Started(Run),
     /// It has ended; or, with no `started`, it began and ended.
     Ended(Box<Ended>),
-    /// Somebody was asked whether a command may go further than its mode allows.
+    /// Somebody is about to be asked whether a command may go further than its mode allows. Written first, so that a
+    /// question whose answer nobody lived to write down is on record.
+    Asked(Box<Question>),
+    /// What was answered.
     Approval(Box<Approval>),
     /// The journal itself was found damaged and was made fit for use again.
     Repaired(Repair),
@@ -118,10 +121,10 @@ pub struct Ended {
     pub denials: Vec<Denial>,
 }
 
-/// A question and its answer.
+/// A question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Approval {
+pub struct Question {
     /// What would run, secrets masked.
     pub command: Command,
     /// Under which mode otherwise.
@@ -130,6 +133,18 @@ pub struct Approval {
     pub asks: serde_json::Value,
     /// Why, in the words of who asked, secrets masked.
     pub justification: String,
+}
+
+/// A question and its answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// `seq` of the [`Entry::Asked`] record.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub asked: Option<u64>,
+    /// The question.
+    #[serde(flatten)]
+    pub question: Question,
     /// What was answered.
     pub answer: Answer,
 }

@@ -22,7 +22,9 @@ pub(crate) use inert::{ForeignTable, foreign_getpid, inert_call};
 pub(crate) use keyring::{add_process_key, join_fresh_session_keyring};
 pub(crate) use landlock::landlock_abi;
 pub(crate) use loopback::bring_loopback_up;
-pub(crate) use mount::{MountAttr, clone_tree, fs_context, move_mount_onto, set_mount_attr, set_mount_attr_beneath};
+pub(crate) use mount::{
+    MountAttr, clone_tree, fs_context, move_mount_in, move_mount_onto, set_mount_attr, set_mount_attr_beneath,
+};
 pub(crate) use process::{default_signal_handling, exit_now, lower_limit, pidfd_kill, wipe_arguments_and_environment};
 pub(crate) use seccomp::{
     chdir_past_filter, has_seccomp, install_filter, install_filter_with_listener, open_past_filter, send_descriptor,

@@ -84,6 +84,16 @@ pub(crate) fn move_mount_onto(mount: impl AsFd, target: impl AsFd) -> Result<(),
     Errno::result(result).map(drop)
 }
 
+/// Attaches a detached mount on top of `name` in an open directory. A symbolic link of that name is not followed.
+pub(crate) fn move_mount_in(mount: impl AsFd, directory: impl AsFd, name: &CStr) -> Result<(), Errno> {
+    let (from, to): (BorrowedFd<'_>, BorrowedFd<'_>) = (mount.as_fd(), directory.as_fd());
+    let (empty, flags) = (c"".as_ptr(), libc::MOVE_MOUNT_F_EMPTY_PATH);
+    // SAFETY: both paths are C strings and both descriptors are borrowed for the whole call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_move_mount, from.as_raw_fd(), empty, to.as_raw_fd(), name.as_ptr(), flags) };
+    Errno::result(result).map(drop)
+}
+
 /// A file system being configured, before it is mounted.
 #[derive(Debug)]
 pub(crate) struct FsContext(OwnedFd);

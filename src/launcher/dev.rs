@@ -1,19 +1,20 @@
 //! The private `/dev`: the harmless devices, a devpts of its own, and nothing else.
 
+use std::ffi::{CStr, OsStr};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::symlinkat;
 
-use super::mount_point::{create_file, open_path, seal, tmpfs};
+use super::mount_point::{open_path, seal, tmpfs};
 use super::step::{At, StepError};
 use crate::kernel::{self, MountAttr};
 
 /// Devices bound from the host. A new tmpfs cannot have device nodes of its own in a user namespace.
-const BOUND: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+const BOUND: [&CStr; 6] = [c"null", c"zero", c"full", c"random", c"urandom", c"tty"];
 
 const LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
@@ -24,14 +25,14 @@ const LINKS: [(&str, &str); 5] = [
 ];
 
 /// Copies of the host's devices, taken while the host's `/dev` is in view and before mounts become nodev.
-pub(super) struct Devices(Vec<(&'static str, OwnedFd)>);
+pub(super) struct Devices(Vec<(&'static CStr, OwnedFd)>);
 
 impl Devices {
     /// Takes the copies. A device that this host does not have is left out.
     pub(super) fn open() -> Result<Self, StepError> {
         let mut devices = Vec::with_capacity(BOUND.len());
         for name in BOUND {
-            let path = Path::new("/dev").join(name);
+            let path = path_of(name);
             let source = match open_path(&path) {
                 Err(Errno::ENOENT) => continue,
                 opened => opened.at(&path)?,
@@ -49,8 +50,8 @@ impl Devices {
         let dev = tmpfs("0755", 64 << 10)?;
         kernel::move_mount_onto(&dev, open_path(Path::new("/dev"))?)?;
         for (name, device) in self.0 {
-            drop(create_file(&dev, name, 0o666)?);
-            kernel::move_mount_onto(&device, open_in(&dev, name)?).at(&Path::new("/dev").join(name))?;
+            mknodat(&dev, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o666), 0)?;
+            kernel::move_mount_in(&device, &dev, name).at(&path_of(name))?;
         }
         for (name, target) in LINKS {
             symlinkat(target, &dev, name)?;
@@ -62,11 +63,11 @@ impl Devices {
         context.set(c"ptmxmode", c"0666")?;
         context.set(c"mode", c"0620")?;
         let pts = context.mount(MountAttr::NOSUID | MountAttr::NOEXEC)?;
-        kernel::move_mount_onto(&pts, open_in(&dev, "pts")?)?;
+        kernel::move_mount_in(&pts, &dev, c"pts")?;
         // The queues of the sandbox's own IPC namespace: mq_open(3) is refused by Landlock unless a rule names their tree.
         let queues = kernel::fs_context(c"mqueue")?.mount(MountAttr::NOSUID | MountAttr::NODEV | MountAttr::NOEXEC);
         match queues {
-            Ok(queues) => kernel::move_mount_onto(queues, open_in(&dev, "mqueue")?)?,
+            Ok(queues) => kernel::move_mount_in(queues, &dev, c"mqueue")?,
             // A kernel without POSIX message queues.
             Err(Errno::ENODEV) => {}
             Err(errno) => return Err(errno.into()),
@@ -75,6 +76,6 @@ impl Devices {
     }
 }
 
-fn open_in(dev: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
-    openat(dev, name, OFlag::O_PATH | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW, Mode::empty())
+fn path_of(name: &CStr) -> PathBuf {
+    Path::new("/dev").join(OsStr::from_bytes(name.to_bytes()))
 }

@@ -11,6 +11,7 @@ use nix::sys::prctl;
 use nix::unistd::{getegid, geteuid};
 
 use super::init::{self, Inherited};
+use super::network::Network;
 use super::ready::Ready;
 use super::server::{StartError, inherit, namespace_flags, settle};
 use crate::kernel::{self, Cloned};
@@ -35,7 +36,11 @@ pub(super) fn take() -> Option<Ready> {
 fn likely_shape() -> Option<Shape> {
     let privileged = caps::has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN).ok()?;
     let user = (!privileged).then(|| IdMap { uid: geteuid().as_raw(), gid: getegid().as_raw() });
-    Some(Shape { namespaces: Namespaces { user, network: true }, fresh_proc: true, private_dev: true })
+    Some(Shape {
+        namespaces: Namespaces { user, network: true, session_network: None },
+        fresh_proc: true,
+        private_dev: true,
+    })
 }
 
 /// The init holds what the program held at that moment: no heap of note, and its arguments and environment, which it
@@ -47,7 +52,7 @@ fn begin(shape: Shape) -> Result<Option<Ready>, Errno> {
         Cloned::Child => {
             drop(ours);
             match leave_caller(&theirs) {
-                Ok(inherited) => init::wait_and_run(shape, theirs, inherited),
+                Ok(inherited) => init::wait_and_run(shape, theirs, inherited, Network::AsPlanned),
                 Err(_) => kernel::exit_now(1),
             }
         }

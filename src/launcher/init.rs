@@ -1,5 +1,6 @@
 //! PID 1 of one sandbox: builds the mounts, starts the command, reaps, reports, exits.
 
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -19,6 +20,7 @@ use rustix::termios::Winsize;
 use super::command::Task;
 use super::lookups::NameServer;
 use super::mounts::Foundation;
+use super::network::Network;
 use super::protocol::{Call, Control, Event, Exit, Order, Terminal};
 use super::step::{At, StepError, step};
 use super::wire::{self, WireError};
@@ -61,14 +63,14 @@ impl Work {
 }
 
 /// Builds a sandbox and runs its command; ends the process.
-pub(super) fn run(work: Work, inherited: Inherited) -> ! {
-    let foundation = lay(work.plan.backend, work.plan.shape(), work.plan.fault);
+pub(super) fn run(work: Work, inherited: Inherited, network: Network) -> ! {
+    let foundation = lay(work.plan.backend, work.plan.shape(), network, work.plan.fault);
     carry_out(work, foundation, inherited)
 }
 
 /// Builds a foundation, waits on `inbox` for what to run on it, and runs that; ends the process.
-pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited) -> ! {
-    let foundation = lay(Backend::Namespaces, Some(shape), None);
+pub(super) fn wait_and_run(shape: Shape, inbox: OwnedFd, inherited: Inherited, network: Network) -> ! {
+    let foundation = lay(Backend::Namespaces, Some(shape), network, None);
     if let Some((Order { plan, call }, descriptors)) = idle::wait::<Order>(&inbox) {
         drop(inbox);
         if let Some(work) = Work::new(plan, call, descriptors) {
@@ -133,28 +135,36 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
 }
 
 /// What is the same whatever the policy. Without namespaces that is the lifeline alone.
-fn lay(backend: Backend, shape: Option<Shape>, fault: Option<Fault>) -> Laid {
+fn lay(backend: Backend, shape: Option<Shape>, network: Network, fault: Option<Fault>) -> Laid {
     if let Some(Shape { namespaces, .. }) = shape {
-        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces))?))?;
+        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces, network))?))?;
     }
-    if let Some(map) = shape.and_then(|shape| shape.namespaces.user) {
+    // A session's user namespace has its maps.
+    let unmapped = shape.filter(|_| network == Network::AsPlanned).and_then(|shape| shape.namespaces.user);
+    if let Some(map) = unmapped {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
     step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
     let Some(shape) = shape else { return Ok(Ground::default()) };
-    let mounts = Some(Foundation::lay(shape.private_dev, shape.fresh_proc, fault)?);
+    let names = match network {
+        Network::Joined { names } => names,
+        Network::AsPlanned => Ipv4Addr::LOCALHOST,
+    };
+    let mounts = Some(Foundation::lay(shape, names, fault)?);
     if !shape.namespaces.network {
         return Ok(Ground { mounts, names: None });
     }
-    step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
-    Ok(Ground { mounts, names: NameServer::open() })
+    if network == Network::AsPlanned {
+        step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    }
+    Ok(Ground { mounts, names: NameServer::open(names) })
 }
 
 /// Those that init was not born into.
-fn own_namespaces(namespaces: Namespaces) -> CloneFlags {
+fn own_namespaces(namespaces: Namespaces, network: Network) -> CloneFlags {
     let mut flags =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWCGROUP;
-    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network);
+    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network && network == Network::AsPlanned);
     flags
 }
 
@@ -171,7 +181,7 @@ fn build(plan: &SandboxPlan, foundation: Option<&mut Foundation>, socket: &Owned
 
 /// Maps the one uid and gid to themselves. `/proc/self` of a non-dumpable process belongs to the host's root, so the
 /// process is dumpable for the length of these three writes; nothing of the command exists yet.
-fn write_id_maps(map: IdMap) -> Result<(), StepError> {
+pub(super) fn write_id_maps(map: IdMap) -> Result<(), StepError> {
     prctl::set_dumpable(true)?;
     for (path, content) in [
         ("/proc/self/setgroups", "deny".to_owned()),

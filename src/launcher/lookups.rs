@@ -34,10 +34,10 @@ pub(super) struct NameServer {
 }
 
 impl NameServer {
-    /// On the loopback of the network namespace. `None` where this process may not have the port: look-ups then fail by
-    /// there being no server.
-    pub(super) fn open() -> Option<Self> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, PORT)).ok()?;
+    /// At an address of the network namespace's loopback. `None` where this process may not have the port: look-ups then
+    /// fail by there being no server.
+    pub(super) fn open(address: Ipv4Addr) -> Option<Self> {
+        let socket = UdpSocket::bind((address, PORT)).ok()?;
         socket.set_nonblocking(true).ok()?;
         Some(Self { socket, told: BTreeSet::new() })
     }

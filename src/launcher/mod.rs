@@ -17,6 +17,7 @@ mod locate;
 mod lookups;
 mod mount_point;
 mod mounts;
+mod network;
 mod probe;
 mod protocol;
 mod ready;

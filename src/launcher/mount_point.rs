@@ -69,7 +69,8 @@ pub(super) fn make_target(path: &Path, directory: bool) -> Result<OwnedFd, Errno
     Ok(at)
 }
 
-fn open_beneath(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+/// Opens what lies in an open directory, through no symbolic link.
+pub(super) fn open_beneath(directory: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
     openat2(directory, name, how)
 }

@@ -19,6 +19,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{Pid, chdir, dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 
 use super::init::{self, EXPIRED, Inherited, Work};
+use super::network::Networks;
 use super::probe::{self, PROBE_ARGUMENT};
 use super::protocol::{Call, Event, Request};
 use super::ready::{MountTable, Ready};
@@ -85,6 +86,7 @@ fn serve_stdin() -> Result<(), StartError> {
         idle: true,
         ahead: VecDeque::new(),
         due: Instant::now(),
+        networks: Networks::default(),
     };
     server.run()
 }
@@ -166,6 +168,7 @@ struct Server {
     ahead: VecDeque<(u64, u64, Vec<OwnedFd>)>,
     /// When to go on building ahead.
     due: Instant,
+    networks: Networks,
 }
 
 /// How long after a request nothing is built ahead, unless a sandbox ends before: the command that was just started is
@@ -272,15 +275,17 @@ impl Server {
             self.wanted = None;
             return;
         };
-        match kernel::clone_process(namespace_flags(Some(shape)), true) {
-            Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => self.ready = Some(Ready::new(shape, pid, pidfd, ours)),
-            Ok(Cloned::Child) => {
+        match self.networks.begin(Some(shape)) {
+            Ok((Cloned::Parent { pid, pidfd: Some(pidfd) }, _)) => {
+                self.ready = Some(Ready::new(shape, pid, pidfd, ours));
+            }
+            Ok((Cloned::Child, network)) => {
                 let inherited = self.inherited;
                 self.forget_everything();
                 drop(ours);
-                init::wait_and_run(shape, theirs, inherited)
+                init::wait_and_run(shape, theirs, inherited, network)
             }
-            Ok(Cloned::Parent { pidfd: None, .. }) | Err(_) => self.wanted = None,
+            Ok((Cloned::Parent { pidfd: None, .. }, _)) | Err(_) => self.wanted = None,
         }
     }
 
@@ -316,20 +321,20 @@ impl Server {
     }
 
     fn spawn_cold(&mut self, number: u64, plan: SandboxPlan, call: Option<Call>, fds: Vec<OwnedFd>) {
-        match kernel::clone_process(namespace_flags(plan.shape()), true) {
-            Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }) => {
+        match self.networks.begin(plan.shape()) {
+            Ok((Cloned::Parent { pid, pidfd: Some(pidfd) }, _)) => {
                 self.runs.insert(pid, Run { number, pidfd, _socket: fds.into_iter().next() });
             }
-            Ok(Cloned::Parent { pid, pidfd: None }) => {
+            Ok((Cloned::Parent { pid, pidfd: None }, _)) => {
                 // A kernel that ignores CLONE_PIDFD (before 5.2) has no Landlock and no mount_setattr either; refuse it.
                 let killed = nix::sys::signal::kill(pid, Signal::SIGKILL);
                 report(&fds[0], Stage::Namespaces, killed.err().unwrap_or(Errno::ENOSYS));
             }
-            Ok(Cloned::Child) => {
+            Ok((Cloned::Child, network)) => {
                 let inherited = self.inherited;
                 self.forget_everything();
                 match Work::new(plan, call, fds) {
-                    Some(work) => init::run(work, inherited),
+                    Some(work) => init::run(work, inherited, network),
                     None => kernel::exit_now(1),
                 }
             }
@@ -343,6 +348,7 @@ impl Server {
         self.plans.clear();
         self.ahead.clear();
         self.ready = None;
+        self.networks.clear();
         if let Ok(null) = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty()) {
             self.socket = null;
         }

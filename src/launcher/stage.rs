@@ -178,7 +178,15 @@ impl std::fmt::Display for SetupFailure {
         if let Some(path) = &self.path {
             write!(f, ", {}", path.display())?;
         }
-        write!(f, "): {}", std::io::Error::from_raw_os_error(self.errno))
+        write!(f, "): {}", std::io::Error::from_raw_os_error(self.errno))?;
+        if matches!(self.stage, Stage::Binds | Stage::PrivateDirs) && self.errno == libc::ENOSPC {
+            // What the kernel answers to one mount too many.
+            write!(
+                f,
+                "; each refused path that exists is a mount, and fs.mount-max limits them: refuse directories instead"
+            )?;
+        }
+        Ok(())
     }
 }
 

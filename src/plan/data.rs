@@ -42,8 +42,10 @@ pub struct IdMap {
 pub struct Namespaces {
     /// A user namespace with this map; `None` when the launcher holds CAP_SYS_ADMIN and needs none.
     pub user: Option<IdMap>,
-    /// A network namespace of its own.
+    /// A network namespace, not the host's.
     pub network: bool,
+    /// With `network`: the number of the session whose network it is; `None` for one of its own.
+    pub session_network: Option<u32>,
 }
 
 /// How a path of the host appears inside.

@@ -1,5 +1,7 @@
 //! Why no plan can be made.
 
+use nix::errno::Errno;
+
 use crate::executor::Gap;
 use crate::launcher::SetupFailure;
 
@@ -25,7 +27,7 @@ pub enum PlanError {
         refusals: Vec<SetupFailure>,
     },
     /// The backend that was demanded is not to be had here.
-    #[error("the {wanted} backend was asked for and this host cannot provide it{}", list(.refusals))]
+    #[error("the {wanted} backend was asked for and this host cannot provide it{}{}", list(.refusals), remedy(.wanted))]
     BackendUnavailable {
         /// The backend's name.
         wanted: &'static str,
@@ -60,8 +62,21 @@ pub enum PlanError {
     Seccomp(#[from] SeccompError),
 }
 
+fn remedy(wanted: &str) -> &'static str {
+    match wanted {
+        "landlock" => "; use Linux 5.13 or later with Landlock enabled (lsm=...,landlock)",
+        _ => "; `stockade doctor` tells what it lacks",
+    }
+}
+
 fn list(refusals: &[SetupFailure]) -> String {
-    refusals.last().map(|refusal| format!(" ({refusal})")).unwrap_or_default()
+    let missing = |refusal: &SetupFailure| match Errno::from_raw(refusal.errno) {
+        Errno::ENOSYS => {
+            "; Linux has had all the mount calls since 5.12, and a container's seccomp profile may hide them"
+        }
+        _ => "",
+    };
+    refusals.last().map(|refusal| format!(" ({refusal}{})", missing(refusal))).unwrap_or_default()
 }
 
 fn names(gaps: &[Gap]) -> String {

@@ -115,6 +115,7 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     let namespaces = Namespaces {
         user: (host.namespaces == NamespaceRoute::UserNamespace).then_some(IdMap { uid: host.euid, gid: host.egid }),
         network: wants_network && host.network_namespace,
+        session_network: None,
     };
     if policy.network.mode == NetworkMode::Allowlist && !namespaces.network {
         return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });
@@ -156,7 +157,12 @@ fn with_namespaces(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
 fn with_landlock_alone(input: &PlanInput<'_>) -> Result<Planned, PlanError> {
     let (policy, host) = (input.policy, input.host);
     if host.landlock_abi == 0 {
-        return Err(PlanError::NothingConfines { refusals: host.refusals.clone() });
+        let refusals = host.refusals.clone();
+        // Where namespaces were not found wanting, Landlock was asked for by name.
+        return Err(match host.namespaces {
+            NamespaceRoute::Refused => PlanError::NothingConfines { refusals },
+            _ => PlanError::BackendUnavailable { wanted: "landlock", refusals },
+        });
     }
     if policy.network.mode == NetworkMode::Allowlist {
         return Err(PlanError::AllowlistNeedsNamespace { refusals: host.refusals.clone() });

@@ -129,7 +129,7 @@ pub enum PolicyError {
     },
     /// A write entry whose path does not exist.
     #[error(
-        "{place}: {} cannot be made writable: {reason}; create it, correct it, or mark the entry optional",
+        "{place}: {} cannot be made writable: {reason}; create it or correct it (in a policy file an entry may be optional)",
         path.display()
     )]
     MissingWrite {

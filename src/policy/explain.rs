@@ -108,6 +108,7 @@ fn shown(path: &Path) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
+/// On one line; with `#`, in columns for a list.
 impl fmt::Display for ExplainedRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.access {
@@ -117,7 +118,8 @@ impl fmt::Display for ExplainedRule {
             PathAccess::DenyWrite => "deny-write",
             PathAccess::DenyRead => "deny-read",
         };
-        write!(f, "{word:<10} {}", shown(&self.path))?;
+        let width = if f.alternate() { 10 } else { 0 };
+        write!(f, "{word:<width$} {}", shown(&self.path))?;
         if let Some(written) = &self.written {
             write!(f, " [written {}]", shown(written))?;
         }

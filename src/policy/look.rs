@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{Metadata, ReadDir};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -59,8 +60,10 @@ fn look(path: &Path) -> Option<Statx> {
     statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, wanted).ok()
 }
 
+/// The bits of a mode that tell what kind of file it is.
+const KIND: u16 = 0o170_000;
+
 fn identity_of(found: &Statx) -> Identity {
-    const KIND: u16 = 0o170_000;
     let kept = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
     let made = if kept { found.stx_btime } else { found.stx_ctime };
     Identity {
@@ -86,13 +89,29 @@ fn time(stamp: StatxTimestamp) -> (i64, u32) {
 
 /// As [`Path::symlink_metadata`].
 pub(crate) fn at(path: &Path) -> io::Result<Metadata> {
-    note_name(path);
-    path.symlink_metadata()
+    let found = path.symlink_metadata();
+    // One look, not two: most names that are looked at are those that settings could have and that are not there.
+    note_name(path, || match &found {
+        Ok(meta) => identity_in(meta).or_else(|| identity(path)),
+        Err(_) => None,
+    });
+    found
+}
+
+/// The same as [`identity`] tells; `None` where the standard library does not say enough.
+fn identity_in(meta: &Metadata) -> Option<Identity> {
+    let made = meta.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
+    Some(Identity {
+        device: [libc::major(meta.dev()), libc::minor(meta.dev())],
+        number: meta.ino(),
+        kind: u16::try_from(meta.mode() & u32::from(KIND)).ok()?,
+        made: (i64::try_from(made.as_secs()).ok()?, made.subsec_nanos()),
+    })
 }
 
 /// As [`std::fs::read_link`].
 pub(super) fn link(path: &Path) -> io::Result<PathBuf> {
-    note_name(path);
+    note_name(path, || identity(path));
     std::fs::read_link(path)
 }
 
@@ -118,12 +137,12 @@ pub(super) fn is_file(path: &Path) -> bool {
     at(path).is_ok_and(|meta| meta.is_file())
 }
 
-fn note_name(path: &Path) {
+fn note_name(path: &Path, identity: impl FnOnce() -> Option<Identity>) {
     NOTES.with_borrow_mut(|notes| {
         if let Some(notes) = notes
             && !notes.names.contains_key(path)
         {
-            notes.names.insert(path.to_owned(), identity(path));
+            notes.names.insert(path.to_owned(), identity());
         }
     });
 }
@@ -225,6 +244,17 @@ mod tests {
         fs::File::open(path).unwrap().set_modified(then).unwrap();
         // The change time cannot be set: wait until it is old enough.
         std::thread::sleep(COARSE + Duration::from_millis(20));
+    }
+
+    #[test]
+    fn both_ways_of_looking_tell_one_identity() {
+        for path in ["/", "/proc/self", "/dev/null", "/etc/passwd", "/proc/self/exe", "/dev/shm"] {
+            let path = Path::new(path);
+            let meta = path.symlink_metadata().unwrap();
+            assert!(identity_in(&meta).is_none_or(|found| Some(found) == identity(path)), "{}", path.display());
+        }
+        let place = tempfile::tempdir().unwrap();
+        assert_eq!(identity_in(&place.path().symlink_metadata().unwrap()), identity(place.path()));
     }
 
     type Step<'a> = &'a dyn Fn();

@@ -204,9 +204,9 @@ impl<'a> Discovery<'a> {
         self.in_root(path) || path.ancestors().any(|ancestor| self.opened.contains(ancestor))
     }
 
-    /// Protects the settings names of a directory; `watch` also watches those that do not exist.
-    pub(super) fn settings(&mut self, directory: &Path, watch: bool) {
-        for name in &self.protection.names {
+    /// Protects the settings names of a directory that may exist in it; `watch` also watches those that do not.
+    pub(super) fn settings(&mut self, directory: &Path, watch: bool, may_exist: impl Fn(&str) -> bool) {
+        for name in self.protection.names.iter().filter(|name| may_exist(&name.name)) {
             self.name(directory, &name.name, "editor or agent settings", &name.reason, name.on_appear, watch);
         }
     }

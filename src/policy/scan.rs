@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::look::{self, is_directory, is_file};
@@ -37,11 +38,13 @@ impl Discovery<'_> {
                 return;
             }
             left.directories -= 1;
-            let repository = self.directory(&directory, depth == 0);
-            if repository == Repository::Bare || depth == self.protection.bounds.depth {
+            let goes_on = depth < self.protection.bounds.depth;
+            let entries = if goes_on { self.entries(&directory, left) } else { Entries::default() };
+            let repository = self.directory(&directory, depth == 0, &entries);
+            if repository == Repository::Bare || !goes_on {
                 continue;
             }
-            for child in self.children(&directory, left) {
+            for child in entries.directories {
                 queue.push_back((child, depth + 1));
             }
             if left.entries == 0 {
@@ -60,13 +63,17 @@ impl Discovery<'_> {
     }
 
     /// Deals with one directory; `top` when it is a writable root.
-    fn directory(&mut self, directory: &Path, top: bool) -> Repository {
-        let repository = self.repository(directory, top);
-        self.settings(directory, top || repository != Repository::None);
+    fn directory(&mut self, directory: &Path, top: bool, entries: &Entries) -> Repository {
+        let repository = self.repository(directory, top, entries);
+        let watch = top || repository != Repository::None;
+        self.settings(directory, watch, |name| watch || entries.may_have(name));
         repository
     }
 
-    fn repository(&mut self, directory: &Path, top: bool) -> Repository {
+    fn repository(&mut self, directory: &Path, top: bool, entries: &Entries) -> Repository {
+        if !top && !entries.may_have(".git") && !entries.may_have("HEAD") {
+            return Repository::None;
+        }
         let git = directory.join(".git");
         match look::at(&git) {
             Ok(meta) if meta.is_dir() => {
@@ -108,13 +115,16 @@ impl Discovery<'_> {
         Repository::None
     }
 
-    fn children(&self, directory: &Path, left: &mut Left) -> Vec<PathBuf> {
-        let mut children = Vec::new();
-        let Ok(entries) = look::list(directory) else { return children };
-        for entry in entries.flatten() {
+    fn entries(&self, directory: &Path, left: &mut Left) -> Entries {
+        let mut found = Entries::default();
+        let Ok(entries) = look::list(directory) else { return found };
+        let (mut names, mut whole) = (BTreeSet::new(), true);
+        for entry in entries {
+            whole &= entry.is_ok() && left.entries > 0;
             if left.entries == 0 {
                 break;
             }
+            let Ok(entry) = entry else { continue };
             left.entries -= 1;
             let name = entry.file_name();
             let skipped =
@@ -122,12 +132,32 @@ impl Discovery<'_> {
             if !skipped && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 let path = entry.path();
                 if !KERNEL.iter().any(|kernel| path.as_path() == Path::new(kernel)) {
-                    children.push(path);
+                    found.directories.push(path);
                 }
             }
+            names.insert(name);
         }
-        children.sort();
-        children
+        found.directories.sort();
+        found.names = whole.then_some(names);
+        found
+    }
+}
+
+/// What a directory holds.
+#[derive(Default)]
+struct Entries {
+    /// Every name; `None` when it was not read to its end.
+    names: Option<BTreeSet<OsString>>,
+    /// Directories to look into, sorted.
+    directories: Vec<PathBuf>,
+}
+
+impl Entries {
+    /// Whether a path beneath the directory may exist. Two dozen names are protected, and hardly any directory has one.
+    fn may_have(&self, path: &str) -> bool {
+        let first = Path::new(path).components().next();
+        let (Some(names), Some(first)) = (&self.names, first) else { return true };
+        names.contains(first.as_os_str())
     }
 }
 

@@ -105,10 +105,13 @@ impl HostState {
         }
     }
 
-    /// Closes the launcher for good without waiting for its end.
+    /// Closes the launcher and the trace for good without waiting for their end.
     pub(super) fn release(&self) {
         if let Slot::Running(client) = std::mem::replace(&mut *lock(&self.launcher), Slot::Closed) {
             client.release();
+        }
+        if let Some(supervisor) = &*lock(&self.supervisor) {
+            supervisor.retire();
         }
     }
 

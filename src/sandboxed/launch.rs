@@ -148,7 +148,8 @@ impl SandboxedExecutor {
             cgroup: leaf.is_some(),
             session_tmp: tmp.as_ref().map(|tmp| tmp.path().to_path_buf()),
         };
-        let planned = self.plans.of(given, |given| self.plan_anew(given))?;
+        let mut planned = self.plans.of(given, |given| self.plan_anew(given))?;
+        self.networks.assign(&mut planned.plan, call, policy);
         let views = Views { source: Arc::clone(&self.config.policy), call: call.clone() };
         let started = RunFacts::of(spec, self.environment.get(OsStr::new("HOME")));
         let outlet = Outlet::of(policy, PROXY_PORT)?;

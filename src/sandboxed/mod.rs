@@ -12,6 +12,7 @@ mod host_state;
 mod launch;
 mod layered;
 mod lookups;
+mod networks;
 mod outlet;
 mod placeholders;
 mod plans;
@@ -51,6 +52,7 @@ pub struct SandboxedExecutor {
     engine: Engine,
     host: HostState,
     plans: plans::Plans,
+    networks: networks::SessionNetworks,
     audit: Audit,
     sessions: Sessions,
     shared: shared::Shared,
@@ -96,6 +98,7 @@ impl SandboxedExecutor {
             shell,
             engine,
             plans: plans::Plans::default(),
+            networks: networks::SessionNetworks::default(),
             host: HostState::detect(config.launcher.clone())?,
             audit: Audit::new(config.audit),
             sessions: Sessions::new(config.state_root.clone()),

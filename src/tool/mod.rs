@@ -18,6 +18,7 @@ mod environment;
 mod escalate;
 mod gate;
 mod host;
+mod locks;
 mod marker;
 mod notice;
 mod permissions;
@@ -26,6 +27,8 @@ mod protection;
 mod render;
 mod result;
 mod table;
+#[cfg(test)]
+mod table_tests;
 mod task;
 
 pub use args::AdditionalPermissions;

@@ -31,10 +31,10 @@ pub(super) fn tool_section() -> PromptSection {
 pub(super) fn mode_section(mode: SandboxMode) -> PromptSection {
     let what = match mode {
         SandboxMode::ReadOnly => {
-            "they can read this machine (secrets excepted) and write only to a private /tmp; the network is off unless allowed"
+            "they can read this machine (secrets excepted) and write only to a private /tmp; the network is off unless allowed, but a server that one of them leaves running in the background is on 127.0.0.1 for the next"
         }
         SandboxMode::WorkspaceWrite => {
-            "they can read this machine (secrets excepted) and write in the session's directory (protected paths excepted) and a private /tmp; the network is off unless allowed"
+            "they can read this machine (secrets excepted) and write in the session's directory (protected paths excepted) and a private /tmp; the network is off unless allowed, but a server that one of them leaves running in the background is on 127.0.0.1 for the next"
         }
         SandboxMode::DangerFullAccess => "they are not confined",
     };

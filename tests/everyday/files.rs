@@ -1,5 +1,7 @@
 //! Files, pipes, locks and terminals from the shell.
 
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+
 use crate::worker::{Left, Worker};
 
 fn every(script: &str, left: &[Left]) {
@@ -88,5 +90,33 @@ fn temporary_files_and_a_recorded_session() {
     for directory in ["/tmp/t-", "/dev/shm/s-"] {
         let path = std::path::PathBuf::from(format!("{directory}{token}"));
         assert!(path.symlink_metadata().is_err(), "{} is the sandbox's own", path.display());
+    }
+}
+
+/// What belongs to somebody else and to one of the user's further groups: the user namespace maps one group only, and the
+/// others count all the same. Only giving a file to one of them is refused by the kernel there (EINVAL).
+#[test]
+fn a_directory_that_a_group_shares() {
+    for worker in Worker::all().into_iter().filter(Worker::has_groups) {
+        worker.prepare("mkdir shared; echo a >shared/file");
+        for (name, mode) in [("shared", 0o2775), ("shared/file", 0o664)] {
+            let path = worker.work().join(name);
+            chown(&path, Some(0), Some(2000)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        worker.works(
+            "echo b >>shared/file; sed -i s/a/c/ shared/file; mkdir shared/d; echo n >shared/d/new; git init -q --shared shared/r
+             chgrp 2000 shared/d/new 2>refusal || grep -c 'Invalid argument' refusal >refused",
+            &[
+                Left::Text("shared/file", "c\nb\n"),
+                Left::Text("shared/d/new", "n\n"),
+                Left::Text("refused", "1\n"),
+                Left::Directory("shared/r/.git"),
+            ],
+        );
+        for name in ["shared/file", "shared/d", "shared/d/new", "shared/r/.git/HEAD"] {
+            let meta = worker.work().join(name).symlink_metadata().unwrap();
+            assert_eq!((meta.uid(), meta.gid()), (1500, 2000), "{name}");
+        }
     }
 }

@@ -62,6 +62,11 @@ impl Worker {
         ]
     }
 
+    /// Whether there are groups beside the one of files made.
+    pub(crate) fn has_groups(&self) -> bool {
+        !self.groups.is_empty()
+    }
+
     pub(crate) fn root(&self) -> &Path {
         self.dir.path()
     }

@@ -18,6 +18,7 @@ pub(crate) struct Score {
     pub(crate) wrong_cure: u32,
     pub(crate) wrong_blocking: u32,
     pub(crate) wrong_denied: u32,
+    pub(crate) wrong_errno: u32,
     /// Everything wrong, to be read.
     pub(crate) wrong: Vec<String>,
 }
@@ -80,6 +81,7 @@ impl Score {
         self.wrong_cure += other.wrong_cure;
         self.wrong_blocking += other.wrong_blocking;
         self.wrong_denied += other.wrong_denied;
+        self.wrong_errno += other.wrong_errno;
         self.wrong.extend(other.wrong);
     }
 

@@ -62,8 +62,7 @@ impl Row {
 
     /// Witnesses of a refusal, best first, as the contract names them.
     pub(crate) fn witnesses(&self, landlock: bool, traced: bool) -> Vec<&'static str> {
-        // Reading is not traced, and on a private loopback nobody is refused: nobody is there.
-        let seen = traced && self.operation != "read" && (landlock || self.place != "loopback");
+        let seen = traced && self.operation != "read";
         // A network of the sandbox's own has a name server, which refuses and tells as a proxy does.
         let served = self.operation == "resolve" && !landlock;
         let all = [(seen, "trace"), (served, "proxy"), (true, "stderr")];
@@ -82,8 +81,8 @@ pub(crate) fn markdown() -> String {
          permissions, so no denial is reported. Where an ordinary user's answer differs, it stands second.\n\nPlaces: \
          *workspace* and *outside* belong to the user; *foreign* belongs to root; *protected* is `.git/hooks` of the \
          workspace; *masked* is `~/.ssh`; *loopback* is a port where the host listens. Witnesses: a refusal is seen by the \
-         trace and by the message; a look-up by the sandbox's own name server too, which counts as `proxy`; a masked read and \
-         the host's loopback by the message alone.\n\n",
+         trace and by the message; a look-up by the sandbox's own name server too, which counts as `proxy`; a masked read \
+         by the message alone.\n\n",
     );
     page.push_str("| operation | place | kind | read-only | read-only, Landlock alone | workspace-write | ");
     page.push_str("workspace-write, Landlock alone |\n|---|---|---|---|---|---|---|\n");

@@ -10,7 +10,7 @@ use crate::scene::{Scene, gaps, result};
 use crate::user::User;
 
 /// Writes inside and tries to write outside; says what `pwd` is.
-const SCRIPT: &str = "touch in; touch ../beside; touch /var/tmp/stockade-odd-$$; f=$(mktemp) && echo x >$f; echo ended";
+const SCRIPT: &str = "touch in; touch ../beside; touch .git/hooks/planted; touch /var/tmp/stockade-odd-$$; f=$(mktemp) && echo x >$f; echo ended";
 
 fn stockade(scene: &Scene, front: &[String], workspace: &Path) -> Command {
     let words = [front.to_vec(), scene.become_user(), vec![scene.stockade().to_owned()]].concat();
@@ -125,7 +125,20 @@ fn mounted_workspaces() {
         fs::create_dir(&elsewhere).unwrap();
         user.own(&elsewhere);
         let (work, uid) = (scene.work(), user.uid);
+        let layers = elsewhere.display();
+        let hooks = format!("mkdir -p {0}/.git/hooks; chown -R {uid} {0}/.git", work.display());
         for (title, mount, check) in [
+            (
+                // The workspace's repository lies in the layer below: a write would copy it up.
+                "an overlay",
+                format!(
+                    "mount -t tmpfs -o mode=755 none {layers}; mkdir -p {layers}/low/.git/hooks {layers}/up {layers}/w; \
+                     chown -R {uid} {layers}/low {layers}/up; \
+                     mount -t overlay -o lowerdir={layers}/low,upperdir={layers}/up,workdir={layers}/w none {}",
+                    work.display()
+                ),
+                None,
+            ),
             ("tmpfs", format!("mount -t tmpfs -o mode=700,uid={uid} none {}", work.display()), None),
             ("a bind", format!("mount --bind {} {}", elsewhere.display(), work.display()), Some(&elsewhere)),
             (
@@ -135,7 +148,7 @@ fn mounted_workspaces() {
             ),
         ] {
             let script = format!(
-                "{mount}; \"$@\"; test -e {0}/in && test ! -e {1}/beside",
+                "{mount}; {hooks}; \"$@\"; test -e {0}/in && test ! -e {1}/beside && test ! -e {0}/.git/hooks/planted",
                 work.display(),
                 scene.root().display()
             );

@@ -10,6 +10,7 @@ use stockade::executor::{BashExecutor as _, ExecRequest};
 use stockade::policy::SandboxMode;
 
 use crate::executor::{Place, as_every_user, run};
+use crate::pids::PidsGroup;
 use crate::traces::{MARK, Token, eventually, tree};
 use crate::user::{Programs, User, scratch};
 use crate::{BACKENDS, Claim, block_on};
@@ -90,8 +91,39 @@ fn limit_with_room(room: usize) -> u64 {
     (0..).filter(|number| !open.contains(number)).nth(room).unwrap()
 }
 
-/// `stockade run` under a limit that `prlimit` sets for all of it, the command included.
-struct Short {
+/// A shortage for all of a `stockade run`, the command included.
+#[derive(Debug)]
+pub(crate) enum Limit<'a> {
+    /// As an option of `prlimit`.
+    Resource(String),
+    /// So many processes and threads in this group, the program itself among them.
+    Pids(&'a PidsGroup, u64),
+}
+
+impl Limit<'_> {
+    /// What becomes the program, under the limit and as the user.
+    fn command(&self, user: User, program: &Path) -> Command {
+        match self {
+            Self::Resource(option) => {
+                let mut command = user.command("prlimit");
+                command.arg(option).arg("--").arg(program);
+                command
+            }
+            Self::Pids(group, most) => {
+                group.allow(*most);
+                group.within(&user.command(program))
+            }
+        }
+    }
+
+    /// Memory that is missing may end a program by a signal: an allocation that fails, a program that cannot be mapped.
+    fn may_kill(&self) -> bool {
+        matches!(self, Self::Resource(option) if option.starts_with("--as") || option.starts_with("--data"))
+    }
+}
+
+/// `stockade run` where something is short.
+pub(crate) struct Short {
     place: tempfile::TempDir,
     user: User,
     program: PathBuf,
@@ -99,7 +131,7 @@ struct Short {
 }
 
 impl Short {
-    fn new(user: User) -> Self {
+    pub(crate) fn new(user: User) -> Self {
         let place = scratch();
         let token = Token::of(place.path());
         for name in ["work", "state"] {
@@ -113,10 +145,9 @@ impl Short {
         Self { place, user, program, token }
     }
 
-    fn run(&self, limit: &str, backend: &str) -> (Output, bool) {
-        let mut command = self.user.command("prlimit");
-        command.arg(limit).arg("--").arg(&self.program);
-        let output = command
+    fn run(&self, limit: &Limit<'_>, backend: &str) -> (Output, bool) {
+        let output = limit
+            .command(self.user, &self.program)
             .args(["run", "--mode", "workspace-write", "--backend", backend, "-c", "echo ran >ran; echo said"])
             .current_dir(self.place.path().join("work"))
             .env(MARK, &self.token.0)
@@ -124,20 +155,20 @@ impl Short {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        self.token.assert_gone(limit);
+        self.token.assert_gone(&format!("{limit:?}"));
         let ran = fs::remove_file(self.place.path().join("work/ran")).is_ok();
-        assert_eq!(tree(&self.place.path().join("work")).len(), 0, "{limit}, {backend}");
+        assert_eq!(tree(&self.place.path().join("work")).len(), 0, "{limit:?}, {backend}");
         (output, ran)
     }
 
     /// How many of the runs worked, and how many did not.
-    fn all(&self, limits: impl Iterator<Item = String>) -> (usize, usize) {
+    pub(crate) fn all<'a>(&self, limits: impl Iterator<Item = Limit<'a>>) -> (usize, usize) {
         let (mut worked, mut failed) = (0, 0);
         for limit in limits {
             for backend in ["namespaces", "landlock"] {
                 let (output, ran) = self.run(&limit, backend);
                 let stderr = String::from_utf8_lossy(&output.stderr);
-                let title = format!("{}: {limit}, {backend}: {:?}: {stderr}", self.user.name(), output.status);
+                let title = format!("{}: {limit:?}, {backend}: {:?}: {stderr}", self.user.name(), output.status);
                 match output.status.code() {
                     Some(0) => {
                         assert!(ran && output.stdout == b"said\n", "{title}");
@@ -149,8 +180,7 @@ impl Short {
                     // Bash ran and was short itself.
                     Some(1 | 2 | 126 | 127 | 254) => assert!(!stderr.contains("panicked"), "{title}"),
                     Some(_) => panic!("{title}"),
-                    // An allocation that fails ends a program of Rust's; the kernel ends one that it cannot map.
-                    None if limit.starts_with("--as") || limit.starts_with("--data") => {
+                    None if limit.may_kill() => {
                         assert!(matches!(output.status.signal(), Some(6 | 9 | 11)), "{title}");
                     }
                     None => panic!("{title}"),
@@ -167,7 +197,8 @@ impl Short {
 fn no_descriptors_anywhere() {
     for user in User::all() {
         let short = Short::new(user);
-        let (worked, failed) = short.all((4..64).step_by(3).map(|limit| format!("--nofile={limit}:{limit}")));
+        let (worked, failed) =
+            short.all((4..64).step_by(3).map(|limit| Limit::Resource(format!("--nofile={limit}:{limit}"))));
         assert!(worked > 4 && failed > 4, "{}: {worked} worked, {failed} failed", user.name());
     }
 }
@@ -176,7 +207,7 @@ fn no_descriptors_anywhere() {
 fn no_memory() {
     for user in User::all() {
         let short = Short::new(user);
-        let mega = |name: &str, limit: u32| format!("--{name}={0}:{0}", limit * (1 << 20));
+        let mega = |name: &str, limit: u32| Limit::Resource(format!("--{name}={0}:{0}", limit * (1 << 20)));
         let spaces = [10, 20, 30, 50, 80, 120, 200, 400, 1000].map(|limit| mega("as", limit));
         let data = [1, 2, 4, 8, 16, 24, 32, 64, 200].map(|limit| mega("data", limit));
         let (worked, failed) = short.all(spaces.into_iter().chain(data));
@@ -192,7 +223,7 @@ fn no_processes() {
     let short = Short::new(user);
     // Zombies of earlier runs count too, where nobody collects them: so some limits are generous.
     let limits = (1..24).chain([100, 500, 1000, 2000]);
-    let (worked, failed) = short.all(limits.map(|limit| format!("--nproc={limit}:{limit}")));
+    let (worked, failed) = short.all(limits.map(|limit| Limit::Resource(format!("--nproc={limit}:{limit}"))));
     assert!(worked > 4 && failed > 4, "{worked} worked, {failed} failed");
 }
 

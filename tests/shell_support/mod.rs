@@ -1,15 +1,15 @@
 //! A person at a terminal: the other side of a real pseudo-terminal, with `stockade shell` in a session of its own on it.
 #![allow(unreachable_pub, reason = "shared by a test file")]
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, Termios, tcgetattr};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::Pid;
 
 pub const STOCKADE: &str = env!("CARGO_BIN_EXE_stockade");
@@ -39,7 +39,7 @@ impl Session {
     pub fn start(dir: &tempfile::TempDir, uid: u32, options: &[&str]) -> Self {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         let pty = openpty(&size, None).unwrap();
-        chown(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&pty.slave)), Some(uid), None).unwrap();
+        chown(format!("/proc/self/fd/{}", pty.slave.as_raw_fd()), Some(uid), None).unwrap();
         let before = tcgetattr(&pty.slave).unwrap();
         let stdio = || pty.slave.try_clone().unwrap();
         let child = Command::new("setsid")
@@ -147,6 +147,26 @@ impl Session {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
+    /// Signals the whole job, as a shell's `kill %1` does.
+    pub fn signal_job(&self, signal: Signal) {
+        nix::sys::signal::killpg(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Processes that hold the terminal, but for this one and the shell itself.
+    pub fn companions(&self) -> Vec<Pid> {
+        // By number, not by name: the terminal inside may have the same name.
+        let of = |path: &str| std::fs::metadata(path).map(|it| (it.dev(), it.ino())).ok();
+        let terminal = of(&format!("/proc/self/fd/{}", self.terminal.as_raw_fd()));
+        let others = [i32::try_from(std::process::id()).unwrap(), i32::try_from(self.child.id()).unwrap()];
+        let holds = |process: &procfs::process::Process| {
+            let mut open = process.fd().into_iter().flatten().flatten();
+            open.any(|fd| of(&format!("/proc/{}/fd/{}", process.pid, fd.fd)) == terminal)
+        };
+        let processes = procfs::process::all_processes().unwrap().flatten();
+        let found = processes.filter(|process| !others.contains(&process.pid) && holds(process));
+        found.map(|process| Pid::from_raw(process.pid)).collect()
+    }
+
     /// The processes that `stockade shell` itself started.
     pub fn children(&self) -> Vec<Pid> {
         let ours = i32::try_from(self.child.id()).unwrap();
@@ -161,6 +181,18 @@ impl Session {
 
     pub fn settings_are_back(&self) -> bool {
         tcgetattr(&self.terminal).unwrap() == self.before
+    }
+
+    /// Sets the terminal as a line editor does: keys one by one, and signals by keys.
+    pub fn take_for_itself(&self) -> Termios {
+        let mut taken = self.before.clone();
+        taken.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
+        tcsetattr(&self.terminal, SetArg::TCSANOW, &taken).unwrap();
+        taken
+    }
+
+    pub fn settings_are(&self, settings: &Termios) -> bool {
+        tcgetattr(&self.terminal).unwrap() == *settings
     }
 
     /// Leaves by Ctrl-D.

@@ -16,7 +16,7 @@ mod words;
 
 use std::collections::HashSet;
 
-use super::host_errors::HostErrors;
+use super::host_errors::{Cause, HostErrors};
 pub use mention::{Mention, Subject, Verb};
 pub(super) use peers::command_peers;
 
@@ -71,6 +71,14 @@ fn read_line(line: &str, context: &Context, errors: &HostErrors) -> Option<Menti
     special::read(line)
         .or_else(|| network::read(line, found))
         .or_else(|| found.and_then(|found| shape::read(line, found, context)))
+        .or_else(|| symbol(line))
+}
+
+/// An errno by its symbol alone, as a program prints the `code` of what it caught.
+fn symbol(line: &str) -> Option<Mention> {
+    let mut words = line.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    let cause = words.find_map(|word| word.starts_with('E').then(|| Cause::from_errno(word)).flatten())?;
+    Some(Mention::new(Verb::Unknown, Subject::Nothing, Some(cause)))
 }
 
 impl Mention {

@@ -55,6 +55,7 @@ pub(super) fn read(line: &str, found: Option<Found>) -> Option<Mention> {
     }
     let mut mention = lookup(line, &lower)
         .or_else(|| dial(line, &lower, found))
+        .or_else(|| listening(line, &lower, found))
         .or_else(|| dev_tcp(line, found))
         .or_else(|| shell_socket(line, found))
         .or_else(|| connect(line, &lower, found))
@@ -115,6 +116,20 @@ fn dial(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
         .find_map(|words| find_after(line, lower, words))?;
     let peer = rest.split(": ").next()?.split("->").last()?;
     host_mention(Verb::Connect, peer, Some(network_cause(found?.cause)?))
+}
+
+/// Node: `listen EPERM: operation not permitted 127.0.0.1:80`; Go: `listen tcp 127.0.0.1:80: bind: permission denied`.
+fn listening(line: &str, lower: &str, found: Option<Found>) -> Option<Mention> {
+    let found = found?;
+    let go = ["listen tcp ", "listen udp ", "listen tcp4 ", "listen tcp6 "];
+    let address = match go.iter().find_map(|words| find_after(line, lower, words)) {
+        Some((_, rest)) => rest.split(": ").next()?,
+        None => {
+            let (_, code) = find_after(line, lower, "listen e")?;
+            code.contains(": ").then(|| word(&line[found.end..]))??
+        }
+    };
+    host_mention(Verb::Bind, address, Some(network_cause(found.cause)?))
 }
 
 /// Bash: `bash: line 1: /dev/tcp/1.1.1.1/80: Network is unreachable`, and `bash: connect: ...` without an object.

@@ -76,7 +76,28 @@ pub(crate) fn command_peers(command: &str) -> Vec<(String, Option<u16>)> {
             add(host, Some(port));
         }
     }
+    for (at, mark) in ["/dev/tcp/", "/dev/udp/"].into_iter().flat_map(|mark| command.match_indices(mark)).take(8) {
+        let mut parts = command[at + mark.len()..].split(['/', ' ', ')', ';', '"', '\'', '\n', '&', '|', '<', '>']);
+        if let (Some(host), Some(Ok(port))) = (parts.next(), parts.next().map(str::parse)) {
+            add(host, Some(port));
+        }
+    }
+    // `"host:port"` as one word in quotation marks.
+    for quoted in command.split(['"', '\'']).skip(1).take(256) {
+        let (host, port) = split_host_port(quoted);
+        let numbered = host.contains('.') || host == "localhost" || host.parse::<std::net::Ipv6Addr>().is_ok();
+        if numbered && port.is_some() && !quoted.contains('/') {
+            add(&host, port);
+        }
+    }
     let words: Vec<&str> = command.split_whitespace().take(256).collect();
+    for (at, _) in words.iter().enumerate().filter(|(_, word)| word.rsplit('/').next() == Some("getent")) {
+        if let [database, name, ..] = words[at + 1..]
+            && (database.contains("hosts"))
+        {
+            add(name.trim_matches(['"', '\'', ';']), None);
+        }
+    }
     for (at, tool) in words.iter().enumerate() {
         let tool = tool.rsplit('/').next().unwrap_or(tool);
         if !matches!(tool, "ping" | "nc" | "ncat" | "telnet" | "curl" | "wget" | "nslookup" | "dig" | "host") {

@@ -5,6 +5,8 @@
 
 use syscalls::Sysno;
 
+use super::privilege::Privilege;
+
 /// `AT_FDCWD` as a 32-bit register holds it.
 pub(crate) const AT_FDCWD: i32 = -100;
 const AT_SYMLINK_NOFOLLOW: u32 = 0x100;
@@ -60,6 +62,19 @@ pub(crate) const ALWAYS: &[Sysno] = &[
     Sysno::bind,
     Sysno::sendmmsg,
     Sysno::kill,
+    // What takes a capability.
+    Sysno::setuid,
+    Sysno::setgid,
+    Sysno::setreuid,
+    Sysno::setregid,
+    Sysno::setresuid,
+    Sysno::setresgid,
+    Sysno::setgroups,
+    Sysno::setpriority,
+    Sysno::sched_setscheduler,
+    Sysno::ioprio_set,
+    #[cfg(target_arch = "x86_64")]
+    Sysno::setrlimit,
     // What the supervisor remembers of a process's view ends with these.
     Sysno::chdir,
     Sysno::fchdir,
@@ -94,6 +109,8 @@ pub(crate) enum Request {
     Open2 { at: PathArg, how: u64, size: u64 },
     /// A new directory, node or symbolic link; true when it is a directory (whose name may end in a slash).
     Make { at: PathArg, directory: bool },
+    /// A new device node.
+    MakeDevice { at: PathArg },
     /// A new symbolic link: as `Make`, and the tree's shape changes.
     Symlink { at: PathArg },
     /// A new name for an existing file.
@@ -116,6 +133,8 @@ pub(crate) enum Request {
     SendMsg { fd: i32, header: u64, flags: u32 },
     /// `sendmmsg`: an array of them.
     SendMmsg { fd: i32, headers: u64, count: u64, flags: u32 },
+    /// A call that takes a capability for some of its arguments.
+    Privilege(Privilege),
     /// `kill`.
     Kill { pid: i32 },
     /// The working directory changes.
@@ -138,13 +157,13 @@ pub(crate) fn object_of(call: Sysno, a: &[u64; 6]) -> Option<Object> {
     match decode(call, a)? {
         Request::Metadata(object) => Some(object),
         Request::Open { at, .. } | Request::Open2 { at, .. } => path(at),
-        Request::Make { at, .. } => Some(Object::Path { at, follow: false, empty: false }),
+        Request::Make { at, .. } | Request::MakeDevice { at } => Some(Object::Path { at, follow: false, empty: false }),
         _ => None,
     }
 }
 
 /// The 32 bits that the kernel reads of an `int` argument.
-fn int(arg: u64) -> i32 {
+pub(crate) fn int(arg: u64) -> i32 {
     let [a, b, c, d, ..] = arg.to_le_bytes();
     i32::from_le_bytes([a, b, c, d])
 }
@@ -163,6 +182,15 @@ fn at(dirfd: u64, text: u64) -> PathArg {
     PathArg { dirfd: int(dirfd), text }
 }
 
+fn node(at: PathArg, mode: u64) -> Request {
+    /// `S_IFMT`, `S_IFCHR` and `S_IFBLK`.
+    const TYPE: u32 = 0o170_000;
+    match low(mode) & TYPE {
+        0o020_000 | 0o060_000 => Request::MakeDevice { at },
+        _ => Request::Make { at, directory: false },
+    }
+}
+
 fn object(at: PathArg, flags: u32) -> Request {
     let (follow, empty) = (flags & AT_SYMLINK_NOFOLLOW == 0, flags & AT_EMPTY_PATH != 0);
     Request::Metadata(Object::Path { at, follow, empty })
@@ -174,7 +202,10 @@ pub(crate) fn decode(call: Sysno, a: &[u64; 6]) -> Option<Request> {
     if let Some(request) = decode_legacy(call, a) {
         return Some(request);
     }
-    decode_names(call, a).or_else(|| decode_metadata(call, a)).or_else(|| decode_other(call, a))
+    decode_names(call, a)
+        .or_else(|| decode_metadata(call, a))
+        .or_else(|| decode_other(call, a))
+        .or_else(|| Privilege::decode(call, a).map(Request::Privilege))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -185,7 +216,7 @@ fn decode_legacy(call: Sysno, a: &[u64; 6]) -> Option<Request> {
         Sysno::open => Request::Open { at: cwd(a[0]), flags: low(a[1]) },
         Sysno::creat => Request::Open { at: cwd(a[0]), flags: CREAT },
         Sysno::mkdir => Request::Make { at: cwd(a[0]), directory: true },
-        Sysno::mknod => Request::Make { at: cwd(a[0]), directory: false },
+        Sysno::mknod => node(cwd(a[0]), a[1]),
         Sysno::rmdir => Request::Remove { at: cwd(a[0]), directory: true },
         Sysno::unlink => Request::Remove { at: cwd(a[0]), directory: false },
         Sysno::rename => Request::Rename { old: cwd(a[0]), new: cwd(a[1]), flags: 0 },
@@ -204,7 +235,7 @@ fn decode_names(call: Sysno, a: &[u64; 6]) -> Option<Request> {
         Sysno::openat => Request::Open { at: at(a[0], a[1]), flags: low(a[2]) },
         Sysno::openat2 => Request::Open2 { at: at(a[0], a[1]), how: a[2], size: a[3] },
         Sysno::mkdirat => Request::Make { at: at(a[0], a[1]), directory: true },
-        Sysno::mknodat => Request::Make { at: at(a[0], a[1]), directory: false },
+        Sysno::mknodat => node(at(a[0], a[1]), a[2]),
         Sysno::symlinkat => Request::Symlink { at: at(a[1], a[2]) },
         Sysno::linkat => Request::Link {
             old: at(a[0], a[1]),

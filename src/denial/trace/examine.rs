@@ -34,6 +34,8 @@ pub(crate) enum Outcome {
     Allowed,
     /// The sandbox refuses it, with this errno.
     Refused(DenialKind, Target, Errno),
+    /// The same of what takes an administrator on the host as well.
+    Privileged(DenialKind, Target, Errno),
 }
 
 /// Why nothing is said of a call.
@@ -84,6 +86,7 @@ impl Run {
             Request::Make { at, directory } => {
                 self.on_path(tid, at, false, now, |run, found| files::make(&run.watch, found, directory))
             }
+            Request::MakeDevice { at } => self.examine_device(tid, at, now),
             Request::Symlink { at } => {
                 let outcome = self.on_path(tid, at, false, now, |run, found| files::make(&run.watch, found, false));
                 self.cache.forget_all(tid, now);
@@ -173,6 +176,18 @@ impl Run {
         }
         let found = self.locate(tid, &path, follow)?;
         Ok(judge(self, &found).into())
+    }
+
+    /// A device node: refused as any other name, or where names may be made, for what it is.
+    fn examine_device(&mut self, tid: u32, at: PathArg, now: Instant) -> Result<Outcome, Trouble> {
+        let path = self.path(tid, at, now)?;
+        let found = self.locate(tid, &path, false)?;
+        if let Some(refusal) = files::make(&self.watch, &found, false) {
+            return Ok(Outcome::Privileged(refusal.kind, Target::Path(refusal.path), refusal.errno));
+        }
+        Ok(files::device(&self.watch, &found).map_or(Outcome::Allowed, |refusal| {
+            Outcome::Privileged(refusal.kind, Target::Path(refusal.path), refusal.errno)
+        }))
     }
 
     /// The short way: the directory is known, the policy lets the name be written, and no link stands there.

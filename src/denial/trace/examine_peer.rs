@@ -11,10 +11,12 @@ use super::calls::{AT_FDCWD, PathArg, Request};
 use super::dns;
 use super::examine::{FullPath, Outcome, Trouble};
 use super::files;
-use super::peers::{self, PeerRefusal};
+use super::peers::{self, Content, PeerRefusal};
+use super::privilege::{self, Privilege};
 use super::process;
 use super::resolve::Located;
 use super::run::Run;
+use crate::denial::{DenialKind, Target};
 
 /// A question and its header fit; what lies behind them does not matter.
 const MAX_DATAGRAM: usize = 512;
@@ -43,7 +45,7 @@ impl Run {
         match request {
             Request::Connect { fd, address, length } => {
                 let to = read_address(tid, address, length)?;
-                self.examine_reach(tid, fd, &to, None, now)
+                self.examine_reach(tid, fd, &to, Content::None, now)
             }
             Request::Bind { fd, address, length } => self.examine_bind(tid, fd, address, length, now),
             Request::SendTo { fd, data, size, address, length, .. } => {
@@ -69,8 +71,26 @@ impl Run {
                 }
                 Ok(peers::signal(&self.watch, pid, &who, self.highest).into())
             }
+            Request::Privilege(asked) => self.examine_privilege(tid, asked),
             _ => Ok(Outcome::Allowed),
         }
+    }
+
+    /// A call that takes a capability: refused by us where the executor holds it and the command does not.
+    fn examine_privilege(&mut self, tid: u32, asked: Privilege) -> Result<Outcome, Trouble> {
+        let (capability, errno) = asked.needs();
+        let host = self.host_capabilities();
+        let who = process::identity(tid).ok_or(Trouble::Fails)?;
+        let taken = host & capability != 0 && who.capabilities & capability == 0;
+        if !taken || !privilege::exceeds(asked, tid)? {
+            return Ok(Outcome::Allowed);
+        }
+        Ok(Outcome::Refused(DenialKind::Capability, Target::Syscall, errno))
+    }
+
+    fn host_capabilities(&mut self) -> u64 {
+        let read = || process::identity(std::process::id()).map_or(0, |own| own.capabilities);
+        *self.host_capabilities.get_or_insert_with(read)
     }
 
     fn examine_header(&mut self, tid: u32, fd: i32, header: u64, now: Instant) -> Result<Outcome, Trouble> {
@@ -93,17 +113,22 @@ impl Run {
             return Ok(Outcome::Allowed);
         }
         let size = usize::try_from(message.size).unwrap_or(usize::MAX).min(MAX_DATAGRAM);
-        let question = process::bytes(tid, message.data, size).ok().and_then(|data| dns::question(&data));
+        let content = match process::bytes(tid, message.data, size) {
+            Ok(data) if size > 0 => dns::question(&data).map_or(Content::Other, Content::Question),
+            _ => Content::None,
+        };
         if message.address != 0 && message.length != 0 {
             let to = read_address(tid, message.address, message.length)?;
-            return self.examine_reach(tid, fd, &to, question, now);
+            return self.examine_reach(tid, fd, &to, content, now);
         }
         // A connected socket: only a question for the domain name system is of interest, and its peer has to be
         // looked up.
-        let Some(question) = question else { return Ok(Outcome::Allowed) };
+        if !matches!(content, Content::Question(_)) {
+            return Ok(Outcome::Allowed);
+        }
         let socket = process::identity(tid).and_then(|who| peers::socket(&who, fd));
         let Some((ip, port)) = socket.and_then(|s| s.peer) else { return Ok(Outcome::Allowed) };
-        Ok(peers::reach(&self.watch, ip, port, socket, Some(question)).into())
+        Ok(peers::reach(&self.watch, ip, port, socket, content, tid).into())
     }
 
     fn examine_reach(
@@ -111,7 +136,7 @@ impl Run {
         tid: u32,
         fd: i32,
         to: &SocketAddress,
-        question: Option<String>,
+        content: Content,
         now: Instant,
     ) -> Result<Outcome, Trouble> {
         match to {
@@ -120,7 +145,7 @@ impl Run {
                     return Ok(Outcome::Allowed);
                 }
                 let socket = process::identity(tid).and_then(|who| peers::socket(&who, fd));
-                Ok(peers::reach(&self.watch, *ip, *port, socket, question).into())
+                Ok(peers::reach(&self.watch, *ip, *port, socket, content, tid).into())
             }
             SocketAddress::UnixPath(path) => self.examine_unix(tid, path, now),
             SocketAddress::UnixAbstract(name) => Ok(peers::unix_abstract(&self.watch, name, tid).into()),

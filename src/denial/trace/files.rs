@@ -100,6 +100,20 @@ pub(crate) fn make(watch: &Watch, found: &Located, directory: bool) -> Option<Re
     create(watch, place)
 }
 
+/// A device node where names may be made: no rule of Landlock's grants those, and without Landlock the capability is
+/// missing.
+pub(crate) fn device(watch: &Watch, found: &Located) -> Option<Refusal> {
+    let Located::Name(place) = found else { return None };
+    if place.target.is_some() || place.slash {
+        return None;
+    }
+    let errno = match watch.files {
+        FileBackend::Mounts { landlock: false } => Errno::EPERM,
+        FileBackend::Mounts { landlock: true } | FileBackend::Landlock => Errno::EACCES,
+    };
+    Some(Refusal::new(DenialKind::FsCreate, place.path(), errno))
+}
+
 fn create(watch: &Watch, place: &Place) -> Option<Refusal> {
     let path = place.path();
     let errno = refused(watch, &path, &place.directory)?;

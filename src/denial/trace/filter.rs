@@ -245,6 +245,7 @@ fn traced(options: FilterOptions) -> Vec<(Sysno, Vec<Vec<Test>>)> {
         calls.extend(super::calls::LEGACY.iter().map(|&call| (call, always())));
     }
     calls.push((Sysno::sendto, not_null(4)));
+    calls.push((Sysno::prlimit64, not_null(2)));
     if options.descriptor_metadata {
         calls.push((Sysno::utimensat, always()));
         calls.extend(super::calls::BY_DESCRIPTOR.iter().map(|&call| (call, always())));

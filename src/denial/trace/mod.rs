@@ -21,7 +21,10 @@ mod files;
 pub mod filter;
 #[cfg(any(test, fuzzing))]
 mod fuzzing;
+mod line;
+mod locks;
 mod peers;
+mod privilege;
 mod process;
 mod record;
 mod resolve;

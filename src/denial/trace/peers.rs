@@ -17,6 +17,7 @@ use nix::unistd::Pid;
 
 use super::process::{self, Identity};
 use super::watch::{SignalBackend, Watch};
+use crate::denial::host_view::{reached, serves};
 use crate::denial::{DenialKind, NetBackend, Target};
 use crate::kernel::notify;
 
@@ -65,13 +66,25 @@ fn stays_inside(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified()
 }
 
-/// `connect` to an internet address, or a datagram sent to one; `question` is the name that a look-up asks for.
+/// What is sent to an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing yet: a connection.
+    None,
+    /// A question for the domain name system, about this name.
+    Question(String),
+    /// Something else.
+    Other,
+}
+
+/// `connect` to an internet address, or a datagram sent to one.
 pub(crate) fn reach(
     watch: &Watch,
     ip: IpAddr,
     port: u16,
     socket: Option<Socket>,
-    question: Option<String>,
+    content: Content,
+    tid: u32,
 ) -> Option<PeerRefusal> {
     if !watch.network_closed() {
         return None;
@@ -85,15 +98,32 @@ pub(crate) fn reach(
         }
         NetBackend::Namespace if stays_inside(ip) => {
             // The host's resolver on the loopback does not exist here; the question is sent, and nobody answers.
-            let name = question.filter(|_| port == DNS)?;
-            Some(net(DenialKind::NetResolve, name, None, Errno::ECONNREFUSED))
+            match content {
+                Content::Question(name) if port == DNS => {
+                    Some(net(DenialKind::NetResolve, name, None, Errno::ECONNREFUSED))
+                }
+                _ => (stream && listens_outside_only(ip, port, tid))
+                    .then(|| net(DenialKind::NetConnect, ip.to_string(), Some(port), Errno::ECONNREFUSED)),
+            }
         }
-        NetBackend::Namespace if port == DNS && !stream => {
-            let host = question.unwrap_or_else(|| ip.to_string());
+        NetBackend::Namespace if port == DNS && !stream && content != Content::Other => {
+            let host = if let Content::Question(name) = content { name } else { ip.to_string() };
             Some(net(DenialKind::NetResolve, host, None, Errno::ENETUNREACH))
         }
         NetBackend::Namespace => Some(net(DenialKind::NetConnect, ip.to_string(), Some(port), Errno::ENETUNREACH)),
     }
+}
+
+/// Somebody listens on this port of the host's loopback, and nobody on the same of the sandbox's.
+fn listens_outside_only(ip: IpAddr, port: u16, tid: u32) -> bool {
+    let inside = i32::try_from(tid).ok().and_then(|tid| procfs::process::Process::new(tid).ok());
+    let Some(inside) = inside else { return false };
+    let address = reached(ip);
+    let listens = |tables: [procfs::ProcResult<Vec<procfs::net::TcpNetEntry>>; 2]| {
+        tables.into_iter().flatten().flatten().any(|entry| serves(&entry, address, port))
+    };
+    // The sandbox's own table first: it is short, and most connections find somebody there.
+    !listens([inside.tcp(), inside.tcp6()]) && listens([procfs::net::tcp(), procfs::net::tcp6()])
 }
 
 /// `bind` to an internet address.

@@ -44,6 +44,8 @@ pub(crate) struct Run {
     pub(crate) cache: Cache,
     /// Highest process number seen inside.
     pub(crate) highest: u32,
+    /// The executor's own capabilities, read on first use.
+    pub(crate) host_capabilities: Option<u64>,
     recorder: Recorder,
 }
 
@@ -62,6 +64,7 @@ impl Run {
             own_roots: false,
             cache: Cache::default(),
             highest: 1,
+            host_capabilities: None,
             recorder: Recorder::default(),
         }
     }
@@ -112,6 +115,9 @@ impl Run {
                 if arguments::fail(call.tid, number, &call.args) || arguments::fail_on_socket(call.tid, &request) => {}
             Ok(Outcome::Refused(kind, target, errno)) => {
                 self.record(call, number.name(), kind, target, errno, Remedy::Ask);
+            }
+            Ok(Outcome::Privileged(kind, target, errno)) => {
+                self.record(call, number.name(), kind, target, errno, Remedy::Privileged);
             }
             Err(Trouble::Fails) => {}
             Err(Trouble::Unreadable(errno)) => {

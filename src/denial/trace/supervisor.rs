@@ -4,7 +4,6 @@
 //! `ENOSYS` to the traced calls of whatever still runs: nothing waits for ever and nothing is let through.
 #![forbid(unsafe_code)]
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -16,6 +15,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::line::{Bell, gone};
 use super::record::TraceRecord;
 use super::run::Run;
 use super::watch::Watch;
@@ -25,42 +25,33 @@ use crate::kernel::notify;
 const MAX_DRAINED: usize = 1000;
 /// How long `finish` waits for the thread, which answers a call in microseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
+#[derive(Debug)]
 enum Command {
     Attach(u64, OwnedFd, Box<Watch>),
     Finish(u64, Sender<TraceRecord>),
     Stop,
 }
 
-/// The way to the thread.
+/// A counter that `poll` sees.
 #[derive(Debug)]
-struct Line {
-    commands: Sender<Command>,
-    wake: EventFd,
-    /// Records of runs whose listener had to be closed.
-    over: Mutex<HashMap<u64, TraceRecord>>,
-}
+struct Wake(EventFd);
 
-impl Line {
-    fn send(&self, command: Command) -> io::Result<()> {
-        self.commands.send(command).map_err(|_| gone())?;
-        self.wake.write(1).map_err(io::Error::from)?;
+impl Bell for Wake {
+    fn ring(&self) -> io::Result<()> {
+        self.0.write(1)?;
         Ok(())
     }
-}
 
-impl Line {
-    fn take(&self, id: u64) -> Option<TraceRecord> {
-        self.over.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
-    }
-
-    fn put(&self, id: u64, record: TraceRecord) {
-        self.over.lock().unwrap_or_else(PoisonError::into_inner).insert(id, record);
+    fn silence(&self) -> io::Result<()> {
+        match self.0.read() {
+            // An earlier round has read the counter.
+            Ok(_) | Err(Errno::EAGAIN) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 
-fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the trace supervisor has ended")
-}
+type Line = super::line::Line<Command, Wake, TraceRecord>;
 
 /// The supervisor of one executor. Dropping it ends its thread and refuses the traced calls of what still runs.
 #[derive(Debug)]
@@ -95,8 +86,8 @@ impl Supervisor {
     pub fn start() -> io::Result<Self> {
         notify::check_sizes()?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let (commands, received) = channel();
-        let line = Arc::new(Line { commands, wake, over: Mutex::default() });
+        let (line, received) = Line::new(Wake(wake));
+        let line = Arc::new(line);
         let inner = Thread { line: Arc::clone(&line), received, runs: Vec::new() };
         Ok(Self { line, next: std::sync::atomic::AtomicU64::new(1), thread: Mutex::new(Work::Waiting(inner)) })
     }
@@ -114,6 +105,15 @@ impl Supervisor {
 }
 
 impl Supervisor {
+    /// Has the thread end by itself, for a program that is about to: its exit would wait for the thread to be woken and
+    /// killed. What still runs is refused its traced calls.
+    pub fn retire(&self) {
+        // An error means that the thread has ended already.
+        if self.line.send(Command::Stop).is_err() {
+            tracing::debug!("the trace supervisor had ended before it was retired");
+        }
+    }
+
     fn begin(&self) -> io::Result<()> {
         let mut work = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if let Work::Waiting(inner) = std::mem::replace(&mut *work, Work::Over) {
@@ -126,10 +126,7 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // An error means that the thread has ended already.
-        if self.line.send(Command::Stop).is_err() {
-            tracing::debug!("the trace supervisor had ended before it was stopped");
-        }
+        self.retire();
         let work = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Work::Started(thread) = std::mem::replace(work, Work::Over)
             && thread.join().is_err()
@@ -215,7 +212,7 @@ impl Thread {
         let speaking = || self.runs.iter().enumerate().filter(|(_, traced)| !traced.silent);
         let listeners = speaking().map(|(_, traced)| PollFd::new(traced.run.listener(), PollFlags::POLLIN));
         let mut wanted: Vec<PollFd<'_>> = listeners.collect();
-        wanted.push(PollFd::new(self.line.wake.as_fd(), PollFlags::POLLIN));
+        wanted.push(PollFd::new(self.line.bell.0.as_fd(), PollFlags::POLLIN));
         poll(&mut wanted, PollTimeout::NONE)?;
         let commands = wanted.pop().is_some_and(|wake| wake.any().unwrap_or(true));
         let ready = speaking().zip(&wanted).filter_map(|((at, _), fd)| {
@@ -227,27 +224,23 @@ impl Thread {
 
     /// Carries out the commands that wait. `false` when the thread is to end.
     fn obey(&mut self) -> bool {
-        // EAGAIN: an earlier round has read the counter.
-        if let Err(error) = self.line.wake.read()
-            && error != Errno::EAGAIN
-        {
-            tracing::error!(%error, "the trace supervisor lost its wake-up");
-            return false;
-        }
-        while let Ok(command) = self.received.try_recv() {
-            match command {
-                Command::Stop => return false,
-                Command::Attach(id, listener, watch) => {
-                    self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
-                }
-                Command::Finish(id, reply) => {
-                    if let Some(record) = self.finish(id) {
-                        answer(&reply, record);
-                    }
-                }
+        let goes_on = self.line.obey(&self.received, |command| match command {
+            Command::Stop => false,
+            Command::Attach(id, listener, watch) => {
+                self.runs.push(Traced { id, run: Run::new(listener, *watch), silent: false });
+                true
             }
-        }
-        true
+            Command::Finish(id, reply) => {
+                if let Some(record) = finish(&mut self.runs, &self.line, id) {
+                    answer(&reply, record);
+                }
+                true
+            }
+        });
+        goes_on.unwrap_or_else(|error| {
+            tracing::error!(%error, "the trace supervisor lost its wake-up");
+            false
+        })
     }
 
     fn serve(&mut self, at: usize, events: PollFlags) {
@@ -262,17 +255,18 @@ impl Thread {
             self.line.put(id, run.finish(true));
         }
     }
+}
 
-    fn finish(&mut self, id: u64) -> Option<TraceRecord> {
-        let Some(at) = self.runs.iter().position(|traced| traced.id == id) else { return self.line.take(id) };
-        let mut run = self.runs.swap_remove(at).run;
-        for _ in 0..MAX_DRAINED {
-            if !pending(&run) || !run.serve().unwrap_or(false) {
-                break;
-            }
+/// Answers what a run's listener still holds, and ends its trace.
+fn finish(runs: &mut Vec<Traced>, line: &Line, id: u64) -> Option<TraceRecord> {
+    let Some(at) = runs.iter().position(|traced| traced.id == id) else { return line.take(id) };
+    let mut run = runs.swap_remove(at).run;
+    for _ in 0..MAX_DRAINED {
+        if !pending(&run) || !run.serve().unwrap_or(false) {
+            break;
         }
-        Some(run.finish(false))
     }
+    Some(run.finish(false))
 }
 
 fn pending(run: &Run) -> bool {
