@@ -193,7 +193,8 @@ fn a_program_under_tmp_verifies_too() {
     let prompt = Prompt::of(user::User::current());
     let hidden = tempfile::Builder::new().prefix("hidden-").tempdir_in("/tmp").unwrap();
     let program = hidden.path().join("stockade");
-    std::fs::copy(prompt.program(), &program).unwrap();
+    // Copied by another process: what this one has open for writing, a fork of another thread holds too (ETXTBSY).
+    assert!(std::process::Command::new("cp").arg(prompt.program()).arg(&program).status().unwrap().success());
     let mut command = prompt.command(&program);
     command.args(["verify", "--mode", "read-only", "--json", "--workspace"]).arg(prompt.work()).env_remove("TMPDIR");
     let (code, out, err) = outcome(&mut command);

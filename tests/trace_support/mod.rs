@@ -193,7 +193,9 @@ pub(crate) fn again_as_user(test: &str) -> bool {
     }
     let copy = tempfile::tempdir().unwrap();
     let exe = copy.path().join("test");
-    std::fs::copy(std::env::current_exe().unwrap(), &exe).unwrap();
+    let own = std::env::current_exe().unwrap();
+    // A copy being written is still open in whatever another thread forks meanwhile, and is then no program (ETXTBSY).
+    std::fs::hard_link(&own, &exe).or_else(|_| std::fs::copy(&own, &exe).map(drop)).unwrap();
     std::fs::set_permissions(copy.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let output = Command::new("setpriv")
         .args(["--reuid=1500", "--regid=1500", "--clear-groups"])
