@@ -1,5 +1,6 @@
 //! Denial facts: what was refused, by whom, why it mattered, and what would cure it.
 
+mod alike;
 pub mod audit;
 mod blocking;
 mod classify;
