@@ -13,7 +13,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const DEFAULT_ROUNDS: usize = 15;
+const DEFAULT_ROUNDS: usize = 21;
 const FILES: usize = 3000;
 
 /// Name, and what a shell in the prepared directory does. `{n}` is a number that is new for each run.

@@ -237,3 +237,40 @@ fn the_launcher_keeps_no_secrets() {
         child.wait().unwrap();
     }
 }
+
+/// runc's CVE-2019-5736: the executor's own program, reached through the processes that run it or by its name, and kept
+/// open until nothing runs it any more.
+#[test]
+fn the_program_cannot_be_rewritten_from_inside() {
+    const PYTHON: &str = "/usr/bin/python3";
+    // Of all that run, those alone that are this copy: where nothing refused it, no other program is to suffer.
+    let script = "import glob, os, sys\n\
+        def is_it(link):\n\
+        \x20   try:\n\
+        \x20       return os.readlink(link) == sys.argv[1]\n\
+        \x20   except OSError:\n\
+        \x20       return False\n\
+        for name in [link for link in glob.glob('/proc/[0-9]*/exe') if is_it(link)] + [sys.argv[1]]:\n\
+        \x20   for flags in (os.O_WRONLY, os.O_RDWR, os.O_WRONLY | os.O_TRUNC):\n\
+        \x20       for path in (name, '/proc/self/fd/9'):\n\
+        \x20           try:\n\
+        \x20               os.dup2(os.open(name, os.O_PATH), 9)\n\
+        \x20               os.write(os.open(path, flags), b'#!')\n\
+        \x20           except OSError:\n\
+        \x20               pass\n";
+    for prompt in Prompt::all() {
+        let program = prompt.root().join("own-stockade");
+        fs::copy(prompt.program(), &program).unwrap();
+        prompt.user.own(&program);
+        let (before, text) = (fs::read(&program).unwrap(), program.to_str().unwrap());
+        for backend in ["namespaces", "landlock"] {
+            let args = ["run", "--mode", "workspace-write", "--backend", backend, "--", PYTHON, "-c", script, text];
+            let (status, _, stderr) = outcome(prompt.command(&program).args(args));
+            assert_eq!(status, 0, "{stderr}");
+            assert!(fs::read(&program).unwrap() == before, "{backend} as {}: it was written", prompt.user.name());
+        }
+        // Unconfined, and with nothing running it, it is this user's to write.
+        assert_eq!(outcome(prompt.command(PYTHON).args(["-c", script, text])).0, 0);
+        assert!(fs::read(&program).unwrap().starts_with(b"#!"), "the control");
+    }
+}

@@ -57,18 +57,38 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
+/// What stands in the tables of attacks.
+fn attacks() -> String {
+    let mut files = Vec::new();
+    sources(&root().join("tests/attacks"), &mut files);
+    files.into_iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
 #[test]
 fn every_claim_names_a_test_that_is_there() {
+    every_row_of("Claims and their tests", 15);
+}
+
+#[test]
+fn every_kind_of_break_has_an_answer_with_a_test() {
+    every_row_of("What has broken others", 30);
+}
+
+/// Each row of that table, of which there are more than `least`, names tests or attacks that are there.
+fn every_row_of(heading: &str, least: usize) {
     let text = fs::read_to_string(root().join("SECURITY.md")).unwrap();
-    let tests = tests();
-    let claims = rows(&text, "Claims and their tests");
-    assert!(claims.len() > 15, "{claims:?}");
+    let (tests, attacks) = (tests(), attacks());
+    let claims = rows(&text, heading);
+    assert!(claims.len() > least, "{claims:?}");
     for claim in &claims {
         let evidence = claim.trim_end_matches('|').rsplit(" | ").next().unwrap();
         let mut named = 0;
         for word in quoted(evidence) {
             if let Some(test) = word.strip_prefix("test:") {
                 assert!(tests.contains(test), "there is no test {test}: {claim}");
+                named += 1;
+            } else if let Some(attack) = word.strip_prefix("attack:") {
+                assert!(attacks.contains(attack), "no attack is called {attack}: {claim}");
                 named += 1;
             } else if word.contains('/') {
                 let path = root().join(word);

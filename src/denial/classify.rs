@@ -164,7 +164,7 @@ fn quoted_from_elsewhere(mention: &Mention, command: &str) -> bool {
     if shell { !command.contains('>') && !command.contains('<') } else { !speaks }
 }
 
-/// What a complete trace would have reported needs its word; the rest (reads, look-ups, the private loopback) it cannot see.
+/// What a complete trace would have reported needs its word; the rest (reads, look-ups) it cannot see.
 fn stands_alone(seen: &Observation, evidence: &RunEvidence<'_>, locator: &Locator<'_>) -> bool {
     let traced = match seen.kind {
         DenialKind::FsRead

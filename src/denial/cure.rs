@@ -194,12 +194,19 @@ fn grant(joined: &Joined, views: &PolicyViews<'_>) -> Option<Grant> {
         (Target::Net { .. }, _) if views.network != NetBackend::Namespace => None,
         _ if went_past_the_proxy(refused, views) => None,
         (Target::Net { host, port }, DenialKind::NetConnect | DenialKind::NetResolve) => {
-            let entry = match port {
+            let entry = |host: &str| match port {
                 Some(port) if host.contains(':') => format!("[{host}]:{port}"),
                 Some(port) => format!("{host}:{port}"),
-                None => host.clone(),
+                None => host.to_owned(),
             };
-            network(entry)
+            let mut network = vec![entry(host)];
+            // A name never leads to the host's loopback by itself: the address has to be let through as well.
+            let is_name = host.parse::<std::net::IpAddr>().is_err();
+            if let (true, Some(addresses), Some(port)) = (is_name, loopback(host), port) {
+                let served = addresses.into_iter().find(|address| views.host.listens(*address, *port));
+                network.extend(served.map(|address| entry(&address.to_string())));
+            }
+            Some(Grant { network, ..Grant::default() })
         }
         _ => None,
     }

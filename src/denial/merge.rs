@@ -74,6 +74,20 @@ impl Joined {
         } else if nameless {
             self.best.kind = if verb == Verb::Bind { DenialKind::NetBind } else { DenialKind::NetConnect };
             self.best.target = Target::Net { host: host.to_owned(), port };
+        } else {
+            self.name_loopback(host, port);
+        }
+    }
+
+    /// The kernel saw an address of the loopback where the program was told a name; a grant has to be of the name.
+    fn name_loopback(&mut self, name: &str, wanted: Option<u16>) {
+        let is_name = name.parse::<std::net::IpAddr>().is_err() && loopback(name).is_some();
+        if let (DenialKind::NetConnect, Target::Net { host, port }) = (self.best.kind, &mut self.best.target)
+            && is_name
+            && loopback(host).is_some()
+            && (wanted.is_none() || wanted == *port)
+        {
+            name.clone_into(host);
         }
     }
 
@@ -363,6 +377,8 @@ impl Accesses {
         for joined in &mut self.list {
             if joined.best.kind == DenialKind::NetConnect && matches!(joined.best.target, Target::Syscall) {
                 joined.name_peer(&host, port, verb);
+            } else {
+                joined.name_loopback(&host, port);
             }
         }
     }

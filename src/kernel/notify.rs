@@ -164,6 +164,14 @@ pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     owned(fd)
 }
 
+/// A descriptor for one thread, whose table of descriptors may be its own. `EINVAL` before Linux 6.9.
+pub(crate) fn thread_pidfd(tid: u32) -> io::Result<OwnedFd> {
+    // `PIDFD_THREAD` has the value of `O_EXCL`.
+    // SAFETY: only integers are passed.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, libc::O_EXCL) };
+    owned(fd)
+}
+
 /// A duplicate of another process's descriptor. Never used on anything but sockets, whose duplicates have no effect.
 pub(crate) fn pidfd_getfd(pidfd: BorrowedFd<'_>, fd: i32) -> io::Result<OwnedFd> {
     // SAFETY: only integers are passed.

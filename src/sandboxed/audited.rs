@@ -141,6 +141,12 @@ fn told(record: AuditRecord) -> (Vec<Observation>, Vec<String>) {
         notes
             .push(format!("audit: the kernel lost {} records during this run; what they said is unknown", record.lost));
     }
+    if record.unplaced > 0 {
+        notes.push(format!(
+            "audit: {} records of refused calls name processes that had ended; whether they are this run's is unknown",
+            record.unplaced
+        ));
+    }
     if record.off {
         notes.push("audit: auditing was turned off by someone during this run; later refusals have no record".into());
     }

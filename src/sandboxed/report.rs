@@ -113,6 +113,12 @@ impl RunContext {
             }
         });
         let mut record = record.unwrap_or(TraceRecord { coverage: TraceCoverage::None, ..TraceRecord::default() });
+        if record.unreadable > 0 {
+            notes.push(format!(
+                "trace: {} calls could not be read while they waited; whether they were refused is unknown",
+                record.unreadable
+            ));
+        }
         if let Some(audited) = self.audited.take() {
             let (seen, told) = audited.finish().await;
             record.observations.extend(seen);

@@ -37,7 +37,7 @@ use Opens::{Network, Read, Write};
 const CASES: &[Case] = &[
     Case(ReadOnly, Write, "echo x > ../out/new", "test -s out/new", Both),
     Case(ReadOnly, Write, "echo x > made", "test -s work/made", Both),
-    Case(ReadOnly, Write, "echo x >> ../out/f", "grep -q x out/f", Both),
+    Case(ReadOnly, Write, "echo added >> ../out/f", "grep -q added out/f", Both),
     Case(ReadOnly, Write, ": > ../out/f", "! test -s out/f", Both),
     Case(ReadOnly, Write, "truncate -s 0 ../out/f", "! test -s out/f", Both),
     Case(ReadOnly, Write, "mkdir ../out/dir", "test -d out/dir", Both),

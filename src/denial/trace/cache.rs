@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 
 const LIFE: Duration = Duration::from_millis(20);
 const MAX_ENTRIES: usize = 2048;
+/// How long a call that changes what is remembered may take to do so once it was let go on. Until its thread is heard of
+/// again, or this is over, nothing new is remembered: another thread could have the old state remembered in between.
+const SETTLES: Duration = Duration::from_millis(100);
 
 /// A directory that a text leads to.
 #[derive(Debug, Clone)]
@@ -26,6 +29,8 @@ pub(crate) struct Parent {
 pub(crate) struct Cache {
     cwd: HashMap<u32, (Instant, PathBuf)>,
     parents: HashMap<Vec<u8>, (Instant, Parent)>,
+    /// Threads whose call is about to change something.
+    changing: HashMap<u32, Instant>,
 }
 
 impl Cache {
@@ -33,7 +38,20 @@ impl Cache {
         self.cwd.get(&tid).filter(|(since, _)| now.duration_since(*since) < LIFE).map(|(_, path)| path)
     }
 
+    /// A thread makes a call, so its last one is over.
+    pub(crate) fn heard_of(&mut self, tid: u32) {
+        self.changing.remove(&tid);
+    }
+
+    fn settled(&mut self, now: Instant) -> bool {
+        self.changing.retain(|_, since| now.saturating_duration_since(*since) < SETTLES);
+        self.changing.is_empty()
+    }
+
     pub(crate) fn keep_cwd(&mut self, tid: u32, now: Instant, path: PathBuf) {
+        if !self.settled(now) {
+            return;
+        }
         if self.cwd.len() >= MAX_ENTRIES {
             self.cwd.clear();
         }
@@ -45,20 +63,51 @@ impl Cache {
     }
 
     pub(crate) fn keep_parent(&mut self, text: &[u8], now: Instant, parent: Parent) {
+        if !self.settled(now) {
+            return;
+        }
         if self.parents.len() >= MAX_ENTRIES {
             self.parents.clear();
         }
         self.parents.insert(text.to_vec(), (now, parent));
     }
 
-    /// Working directories may have changed.
-    pub(crate) fn forget_directories(&mut self) {
+    /// Working directories are about to change.
+    pub(crate) fn forget_directories(&mut self, tid: u32, now: Instant) {
+        self.changing.insert(tid, now);
         self.cwd.clear();
     }
 
-    /// The tree may have changed its shape.
-    pub(crate) fn forget_all(&mut self) {
+    /// The tree is about to change its shape.
+    pub(crate) fn forget_all(&mut self, tid: u32, now: Instant) {
+        self.changing.insert(tid, now);
         self.cwd.clear();
         self.parents.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_remembered_while_another_thread_changes_it() {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        let parent = || Parent { within: "/d".into(), uniform: true };
+        cache.keep_parent(b"/d/", now, parent());
+        assert!(cache.parent(b"/d/", now).is_some());
+        cache.forget_all(1, now);
+        // Thread 2 comes between the answer to thread 1 and what thread 1 then does.
+        cache.heard_of(2);
+        cache.keep_parent(b"/d/", now, parent());
+        cache.keep_cwd(2, now, "/d".into());
+        assert!(cache.parent(b"/d/", now).is_none() && cache.cwd(2, now).is_none());
+        cache.heard_of(1);
+        cache.keep_cwd(2, now, "/d".into());
+        assert!(cache.cwd(2, now).is_some());
+        cache.forget_directories(1, now);
+        let later = now + SETTLES;
+        cache.keep_cwd(2, later, "/e".into());
+        assert!(cache.cwd(2, later).is_some(), "a thread that is never heard of again");
     }
 }

@@ -128,11 +128,11 @@ pub(crate) enum Request {
     /// `bind`.
     Bind { fd: i32, address: u64, length: u64 },
     /// `sendto` with an address.
-    SendTo { fd: i32, data: u64, size: u64, address: u64, length: u64 },
+    SendTo { fd: i32, data: u64, size: u64, flags: u32, address: u64, length: u64 },
     /// `sendmsg`: one `msghdr`.
-    SendMsg { fd: i32, header: u64 },
+    SendMsg { fd: i32, header: u64, flags: u32 },
     /// `sendmmsg`: an array of them.
-    SendMmsg { fd: i32, headers: u64, count: u64 },
+    SendMmsg { fd: i32, headers: u64, count: u64, flags: u32 },
     /// A call that takes a capability for some of its arguments.
     Privilege(Privilege),
     /// `kill`.
@@ -277,10 +277,13 @@ fn decode_other(call: Sysno, a: &[u64; 6]) -> Option<Request> {
         Sysno::connect => Request::Connect { fd: int(a[0]), address: a[1], length: u64::from(low(a[2])) },
         Sysno::bind => Request::Bind { fd: int(a[0]), address: a[1], length: u64::from(low(a[2])) },
         Sysno::sendto => {
-            Request::SendTo { fd: int(a[0]), data: a[1], size: a[2], address: a[4], length: u64::from(low(a[5])) }
+            let (flags, length) = (low(a[3]), u64::from(low(a[5])));
+            Request::SendTo { fd: int(a[0]), data: a[1], size: a[2], flags, address: a[4], length }
         }
-        Sysno::sendmsg => Request::SendMsg { fd: int(a[0]), header: a[1] },
-        Sysno::sendmmsg => Request::SendMmsg { fd: int(a[0]), headers: a[1], count: u64::from(low(a[2])) },
+        Sysno::sendmsg => Request::SendMsg { fd: int(a[0]), header: a[1], flags: low(a[2]) },
+        Sysno::sendmmsg => {
+            Request::SendMmsg { fd: int(a[0]), headers: a[1], count: u64::from(low(a[2])), flags: low(a[3]) }
+        }
         Sysno::kill => Request::Kill { pid: int(a[0]) },
         Sysno::chdir | Sysno::fchdir => Request::ChangeDirectory,
         Sysno::chroot | Sysno::pivot_root | Sysno::unshare | Sysno::setns => Request::ChangeRoot,

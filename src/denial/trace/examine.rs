@@ -24,6 +24,9 @@ const RESOLVE_IN_ROOT: u64 = 0x10;
 /// `RESOLVE_CACHED`: says nothing about where the path leads.
 const RESOLVE_CACHED: u64 = 0x20;
 
+/// Longest name in a directory, bytes.
+const NAME_MAX: usize = 255;
+
 /// What comes of a call.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -86,7 +89,7 @@ impl Run {
             Request::MakeDevice { at } => self.examine_device(tid, at, now),
             Request::Symlink { at } => {
                 let outcome = self.on_path(tid, at, false, now, |run, found| files::make(&run.watch, found, false));
-                self.cache.forget_all();
+                self.cache.forget_all(tid, now);
                 outcome
             }
             Request::Remove { at, directory } => {
@@ -99,11 +102,11 @@ impl Run {
             Request::Link { old, new, follow, empty } => self.examine_link(tid, old, new, follow, empty, now),
             Request::Rename { old, new, flags } => self.examine_rename(tid, old, new, flags, now),
             Request::ChangeDirectory => {
-                self.cache.forget_directories();
+                self.cache.forget_directories(tid, now);
                 Ok(Outcome::Allowed)
             }
             Request::ChangeRoot => {
-                self.cache.forget_all();
+                self.cache.forget_all(tid, now);
                 self.own_roots = true;
                 Ok(Outcome::Allowed)
             }
@@ -150,7 +153,13 @@ impl Run {
     }
 
     pub(crate) fn locate(&mut self, tid: u32, path: &FullPath, follow: bool) -> Result<Located, Trouble> {
-        self.view(tid)?.locate(tid, &path.absolute, follow).map_err(Trouble::of_lookup)
+        self.view(tid)?.locate(tid, &path.absolute, follow).map_err(|errno| match errno {
+            // Too long for anybody; a path of many names is too long only because it was put behind its directory.
+            Errno::ENAMETOOLONG if path.absolute.split(|&b| b == b'/').any(|name| name.len() > NAME_MAX) => {
+                Trouble::Fails
+            }
+            other => Trouble::of_lookup(other),
+        })
     }
 
     fn on_path(
@@ -307,7 +316,7 @@ impl Run {
         if empty && self.is_empty(tid, old)? {
             let from = resolve::descriptor(tid, old.dirfd).map_err(Trouble::of_lookup)?;
             let to = self.locate(tid, &to, false)?;
-            self.cache.forget_all();
+            self.cache.forget_all(tid, now);
             return Ok(files::link(&self.watch, &from, &to).into());
         }
         let from = self.path(tid, old, now)?;
@@ -322,7 +331,7 @@ impl Run {
             Ok(files::link(&self.watch, &from, &to).into())
         };
         if direct {
-            self.cache.forget_all();
+            self.cache.forget_all(tid, now);
         }
         outcome
     }
@@ -351,7 +360,7 @@ impl Run {
             let to = self.locate(tid, &to, false)?;
             Ok(files::rename(&self.watch, &from, &to, flags).into())
         };
-        self.cache.forget_all();
+        self.cache.forget_all(tid, now);
         outcome
     }
 }

@@ -48,11 +48,11 @@ impl Run {
                 self.examine_reach(tid, fd, &to, Content::None, now)
             }
             Request::Bind { fd, address, length } => self.examine_bind(tid, fd, address, length, now),
-            Request::SendTo { fd, data, size, address, length } => {
+            Request::SendTo { fd, data, size, address, length, .. } => {
                 self.examine_message(tid, fd, &Message { address, length, data, size }, now)
             }
-            Request::SendMsg { fd, header } => self.examine_header(tid, fd, header, now),
-            Request::SendMmsg { fd, headers, count } => {
+            Request::SendMsg { fd, header, .. } => self.examine_header(tid, fd, header, now),
+            Request::SendMmsg { fd, headers, count, .. } => {
                 for index in 0..count.min(MAX_MESSAGES) {
                     let header = headers.wrapping_add(index * MMSGHDR);
                     let outcome = self.examine_header(tid, fd, header, now)?;

@@ -11,6 +11,7 @@
 //! [`filter::FilterOptions`] asks for it.
 
 pub mod address;
+mod arguments;
 mod cache;
 mod calls;
 pub mod dns;

@@ -56,13 +56,18 @@ pub(crate) fn filters(pid: u32) -> Option<u32> {
 /// The directory a path argument starts from, by name.
 pub(crate) fn directory(tid: u32, dirfd: i32) -> Result<PathBuf, Errno> {
     let link = if dirfd == AT_FDCWD { format!("/proc/{tid}/cwd") } else { format!("/proc/{tid}/fd/{dirfd}") };
-    named(nix::fcntl::readlink(link.as_str())?.into())
+    named(&link)
 }
 
-/// Accepts the text of a `/proc` link that names a file, and not a pipe or something already removed.
-pub(crate) fn named(text: PathBuf) -> Result<PathBuf, Errno> {
+/// The text of a `/proc` link that names a file, and not a pipe or something already removed.
+pub(crate) fn named(link: &str) -> Result<PathBuf, Errno> {
+    let text = PathBuf::from(nix::fcntl::readlink(link)?);
     let bytes = text.as_os_str().as_encoded_bytes();
-    if !bytes.starts_with(b"/") || bytes.ends_with(b" (deleted)") {
+    if !bytes.starts_with(b"/") {
+        return Err(Errno::ENOENT);
+    }
+    // A name may end so by itself: what is removed has no name left.
+    if bytes.ends_with(b" (deleted)") && nix::sys::stat::stat(link)?.st_nlink == 0 {
         return Err(Errno::ENOENT);
     }
     Ok(text)

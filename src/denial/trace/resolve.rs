@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2, readlink, readlinkat};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
 use super::process::{self, named};
@@ -179,7 +179,7 @@ pub(crate) fn is_link(view: &View, path: &Path) -> bool {
 
 /// Resolved path of an open object, as its own mount namespace names it.
 pub(crate) fn text_of(fd: &OwnedFd) -> Result<PathBuf, Errno> {
-    named(readlink(format!("/proc/self/fd/{}", fd.as_raw_fd()).as_str())?.into())
+    named(&format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
 
 /// The object behind another process's descriptor.

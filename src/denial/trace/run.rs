@@ -9,6 +9,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 use syscalls::Sysno;
 
+use super::arguments;
 use super::cache::Cache;
 use super::calls::{self, low};
 use super::examine::{Outcome, Trouble};
@@ -98,6 +99,7 @@ impl Run {
 
     fn judge(&mut self, call: &Notification) -> Answer {
         self.recorder.count_call();
+        self.cache.heard_of(call.tid);
         if let Some(errno) = self.fixed(call) {
             return Answer::Refuse(errno);
         }
@@ -108,6 +110,9 @@ impl Run {
         };
         match self.examine(call.tid, request) {
             Ok(Outcome::Allowed) => self.recorder.went_on(call.tid, None),
+            // It fails for another reason: nobody refused it, and it is no going on either.
+            Ok(Outcome::Refused(..))
+                if arguments::fail(call.tid, number, &call.args) || arguments::fail_on_socket(call.tid, &request) => {}
             Ok(Outcome::Refused(kind, target, errno)) => {
                 self.record(call, number.name(), kind, target, errno, Remedy::Ask);
             }
