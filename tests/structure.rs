@@ -477,3 +477,22 @@ fn files_and_functions_stay_short() {
     assert!(seen > 500, "the search finds functions: {seen}");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+/// Functions of the C library that the standard library names weakly, and asks whether they are there before it calls them.
+/// After whole-program optimisation a static program has none that is named so, and whoever does not ask jumps to address 0.
+/// Their system calls are made by number here.
+#[test]
+fn no_function_is_called_that_a_static_program_lacks() {
+    const WEAK: [&str; 7] =
+        ["statx", "copy_file_range", "getrandom", "renameat2", "preadv2", "pwritev2", "gnu_get_libc_version"];
+    let mut seen = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernel")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        seen += text.matches("libc::syscall(").count();
+        for name in WEAK {
+            assert!(!text.contains(&format!("libc::{name}(")), "{}: libc::{name}", path.display());
+        }
+    }
+    assert!(seen > 10, "the control: calls are made here: {seen}");
+}
