@@ -208,8 +208,7 @@ pub(crate) fn writable(object: BorrowedFd<'_>) -> io::Result<()> {
 fn statx(dir: BorrowedFd<'_>, name: &CStr, flags: i32, mask: u32) -> io::Result<libc::statx> {
     let mut info = std::mem::MaybeUninit::<libc::statx>::zeroed();
     // SAFETY: `name` is terminated, and the kernel writes one `statx` into zeroed room that outlives the call.
-    let rc =
-        unsafe { libc::syscall(libc::SYS_statx, dir.as_raw_fd(), name.as_ptr(), flags, mask, info.as_mut_ptr()) };
+    let rc = unsafe { libc::syscall(libc::SYS_statx, dir.as_raw_fd(), name.as_ptr(), flags, mask, info.as_mut_ptr()) };
     last_error_if(rc != 0)?;
     // SAFETY: every byte was zeroed before the kernel wrote to it, and any bytes are a valid `statx`.
     Ok(unsafe { info.assume_init() })
