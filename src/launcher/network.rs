@@ -76,12 +76,11 @@ impl Networks {
         self.kept.clear();
     }
 
-    /// One of 127.53.0.1 to 127.53.255.254, in turn. They are looked for in no other place than a sandbox's own
-    /// resolv.conf.
+    /// The next of them, in turn.
     fn next_address(&mut self) -> Ipv4Addr {
+        let address = address_of(self.begun);
         self.begun = self.begun.wrapping_add(1);
-        let [_, _, high, low] = self.begun.to_be_bytes();
-        Ipv4Addr::new(127, 53, high, low.clamp(1, 254))
+        address
     }
 
     fn find(&mut self, shape: Shape) -> Option<&Shared> {
@@ -173,6 +172,15 @@ impl Shared {
     }
 }
 
+/// 127.53.0.1 to 127.53.255.254, each once before any comes again: of two sandboxes with one address, the second would be
+/// answered by the first's name server. They are looked for in no other place than a sandbox's own resolv.conf.
+fn address_of(number: u32) -> Ipv4Addr {
+    const HOSTS: u32 = 254;
+    let [.., high] = (number / HOSTS).to_be_bytes();
+    let [.., low] = (number % HOSTS + 1).to_be_bytes();
+    Ipv4Addr::new(127, 53, high, low)
+}
+
 /// In the child: a network with its loopback up, and the user namespace that it belongs to.
 fn furnish(user: Option<IdMap>, launcher: &OwnedFd) -> Result<(), StepError> {
     if let Some(map) = user {
@@ -195,4 +203,20 @@ fn furnish(user: Option<IdMap>, launcher: &OwnedFd) -> Result<(), StepError> {
 
 fn collect(child: Pid) {
     while waitpid(child, None) == Err(Errno::EINTR) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_name_server_gets_the_address_of_another() {
+        let all: HashSet<_> = (0..256 * 254).map(address_of).collect();
+        assert_eq!(all.len(), 256 * 254);
+        let outside = all.iter().find(|at| !matches!(at.octets(), [127, 53, _, 1..=254]));
+        assert_eq!(outside, None);
+        assert_eq!(address_of(256 * 254), address_of(0));
+    }
 }
