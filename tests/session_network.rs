@@ -148,6 +148,34 @@ async fn look_ups_are_told_to_the_call_that_asked() {
     world.host.dispose().await;
 }
 
+/// What the kernel counts, numbers and protects by namespace stays each call's own: processes, limits, mounts, queues.
+#[tokio::test]
+async fn the_network_is_all_that_is_shared() {
+    let world = world([]);
+    let session = world.session("a", WorkspaceWrite);
+    let look = "for n in net user pid mnt ipc uts cgroup; do readlink /proc/self/ns/$n; done";
+    let waiting = format!("({look}) > first.new; mv first.new first; exec sleep 600");
+    let started = world.bash(&session, &waiting, json!({ "run_in_background": true })).await;
+    assert!(matches!(started.structured, ToolOutput::Started { .. }), "{}", started.text);
+    let first = world.workspace.join("first");
+    for _ in 0..1500 {
+        if first.exists() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let first = std::fs::read_to_string(first).unwrap();
+    let second = world.bash(&session, look, json!({})).await.text;
+    let shared: Vec<&str> = first.lines().filter(|one| second.lines().any(|other| other == *one)).collect();
+    let mut expected = vec![first.lines().next().unwrap()];
+    if nix::unistd::geteuid().is_root() {
+        // Root's sandboxes need no user namespace: theirs is the host's.
+        expected.push(first.lines().nth(1).unwrap());
+    }
+    assert_eq!(shared, expected, "{first}\n{second}");
+    world.host.dispose().await;
+}
+
 /// No call may change what the others find.
 #[tokio::test]
 async fn nobody_configures_it() {

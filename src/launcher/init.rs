@@ -137,34 +137,29 @@ fn carry_out(work: Work, foundation: Laid, inherited: Inherited) -> ! {
 /// What is the same whatever the policy. Without namespaces that is the lifeline alone.
 fn lay(backend: Backend, shape: Option<Shape>, network: Network, fault: Option<Fault>) -> Laid {
     if let Some(Shape { namespaces, .. }) = shape {
-        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces, network))?))?;
+        step(fault, Stage::Namespaces, || Ok(unshare(own_namespaces(namespaces, &network))?))?;
     }
-    // A session's user namespace has its maps.
-    let unmapped = shape.filter(|_| network == Network::AsPlanned).and_then(|shape| shape.namespaces.user);
-    if let Some(map) = unmapped {
+    if let Some(map) = shape.and_then(|shape| shape.namespaces.user) {
         step(fault, Stage::IdMaps, || write_id_maps(map))?;
     }
     step(fault, Stage::Lifeline, || tie_to_launcher(backend))?;
     let Some(shape) = shape else { return Ok(Ground::default()) };
-    let names = match network {
-        Network::Joined { names } => names,
-        Network::AsPlanned => Ipv4Addr::LOCALHOST,
-    };
-    let mounts = Some(Foundation::lay(shape, names, fault)?);
+    if let Network::Joined { names, server } = network {
+        return Ok(Ground { mounts: Some(Foundation::lay(shape, names, fault)?), names: server });
+    }
+    let mounts = Some(Foundation::lay(shape, Ipv4Addr::LOCALHOST, fault)?);
     if !shape.namespaces.network {
         return Ok(Ground { mounts, names: None });
     }
-    if network == Network::AsPlanned {
-        step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
-    }
-    Ok(Ground { mounts, names: NameServer::open(names) })
+    step(fault, Stage::Loopback, || Ok(kernel::bring_loopback_up()?))?;
+    Ok(Ground { mounts, names: NameServer::open(Ipv4Addr::LOCALHOST) })
 }
 
 /// Those that init was not born into.
-fn own_namespaces(namespaces: Namespaces, network: Network) -> CloneFlags {
+fn own_namespaces(namespaces: Namespaces, network: &Network) -> CloneFlags {
     let mut flags =
         CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS | CloneFlags::CLONE_NEWCGROUP;
-    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network && network == Network::AsPlanned);
+    flags.set(CloneFlags::CLONE_NEWNET, namespaces.network && matches!(network, Network::AsPlanned));
     flags
 }
 

@@ -28,6 +28,7 @@ const MAX_TOLD: usize = 32;
 const BATCH: usize = 16;
 
 /// The socket, and what was told.
+#[derive(Debug)]
 pub(super) struct NameServer {
     socket: UdpSocket,
     told: BTreeSet<Vec<u8>>,

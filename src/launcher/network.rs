@@ -2,8 +2,9 @@
 //! the next.
 //!
 //! A namespace is kept by its descriptors; no process has to wait in it. The loopback is all there is in it, and none of
-//! its sandboxes may configure it. An ordinary user's belongs to a user namespace of its own, which its sandboxes are born
-//! into: only from within that may a process join the other.
+//! its sandboxes may configure it. An ordinary user's belongs to a user namespace of its own: only from within that may a
+//! process join it. Its sandboxes are born from there into user namespaces of their own, so that they share neither
+//! capabilities nor what the kernel counts for each (`RLIMIT_NPROC`).
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -18,6 +19,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Pid, pipe2, read, write};
 
 use super::init::write_id_maps;
+use super::lookups::NameServer;
 use super::protocol::Event;
 use super::ready::Ready;
 use super::reap;
@@ -31,14 +33,16 @@ use crate::plan::{IdMap, Shape};
 const MOST: usize = 16;
 
 /// The network that an init finds itself in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Network {
     /// What its plan says is still to be made.
     AsPlanned,
-    /// The session's, with its loopback up; an ordinary user's init is in the session's user namespace too.
+    /// The session's, with its loopback up.
     Joined {
         /// The sandbox's own address for its name server: the port is one for each address.
         names: Ipv4Addr,
+        /// Opened while this process may still have such a port.
+        server: Option<NameServer>,
     },
 }
 
@@ -121,27 +125,24 @@ impl Shared {
     }
 
     fn begin(&self, names: Ipv4Addr) -> Result<(Cloned, Network), Errno> {
-        let joined = Network::Joined { names };
-        match &self.user {
-            Some(user) => Ok((self.clone_within(user)?, joined)),
-            None => match kernel::clone_process(CloneFlags::CLONE_NEWPID, true)? {
-                Cloned::Child => match setns(&self.network, CloneFlags::CLONE_NEWNET) {
-                    Ok(()) => Ok((Cloned::Child, joined)),
-                    Err(_) => Ok((Cloned::Child, Network::AsPlanned)),
-                },
-                parent => Ok((parent, joined)),
-            },
+        if let Some(user) = &self.user {
+            return self.clone_within(user, names);
         }
+        let cloned = kernel::clone_process(CloneFlags::CLONE_NEWPID, true)?;
+        let joined = matches!(cloned, Cloned::Child) && setns(&self.network, CloneFlags::CLONE_NEWNET).is_ok();
+        let network =
+            if joined { Network::Joined { names, server: NameServer::open(names) } } else { Network::AsPlanned };
+        Ok((cloned, network))
     }
 
     /// A process between joins both namespaces and clones the init as a sibling of its own, a child of the launcher.
-    fn clone_within(&self, user: &OwnedFd) -> Result<Cloned, Errno> {
+    fn clone_within(&self, user: &OwnedFd, names: Ipv4Addr) -> Result<(Cloned, Network), Errno> {
         let (reader, writer) = pipe2(OFlag::O_CLOEXEC)?;
         let Cloned::Parent { pid: between, .. } = kernel::clone_process(CloneFlags::empty(), false)? else {
             drop(reader);
-            return match self.clone_sibling(user) {
-                Ok(Cloned::Child) => Ok(Cloned::Child),
-                Ok(Cloned::Parent { pid, .. }) => {
+            return match self.clone_sibling(user, names) {
+                Ok((Cloned::Child, network)) => Ok((Cloned::Child, network)),
+                Ok((Cloned::Parent { pid, .. }, _)) => {
                     let told = write(&writer, &pid.as_raw().to_ne_bytes());
                     kernel::exit_now(i32::from(told.is_err()))
                 }
@@ -157,7 +158,7 @@ impl Shared {
         }
         let pid = Pid::from_raw(i32::from_ne_bytes(number));
         match kernel::notify::pidfd_open(pid.as_raw().unsigned_abs()) {
-            Ok(pidfd) => Ok(Cloned::Parent { pid, pidfd: Some(pidfd) }),
+            Ok(pidfd) => Ok((Cloned::Parent { pid, pidfd: Some(pidfd) }, Network::AsPlanned)),
             Err(error) => {
                 reap::kill_one(pid);
                 Err(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
@@ -165,10 +166,12 @@ impl Shared {
         }
     }
 
-    fn clone_sibling(&self, user: &OwnedFd) -> Result<Cloned, Errno> {
+    fn clone_sibling(&self, user: &OwnedFd, names: Ipv4Addr) -> Result<(Cloned, Network), Errno> {
         setns(user, CloneFlags::CLONE_NEWUSER)?;
         setns(&self.network, CloneFlags::CLONE_NEWNET)?;
-        kernel::clone_process(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_PARENT, false)
+        let server = NameServer::open(names);
+        let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_PARENT;
+        Ok((kernel::clone_process(flags, false)?, Network::Joined { names, server }))
     }
 }
 
