@@ -166,7 +166,9 @@ fn a_stopped_shell_gives_the_terminal_back_meanwhile() {
     shell.expect("[read-only] ");
     assert!(shell.is_raw());
     shell.signal(Signal::SIGTSTP);
-    shell.wait_until("the settings are back", |shell| shell.settings_are_back());
+    shell.wait_until("it is stopped, and the settings are back", |shell| {
+        shell.is_stopped() && shell.settings_are_back()
+    });
     shell.signal(Signal::SIGCONT);
     shell.wait_until("it is raw again", |shell| shell.is_raw());
     shell.run("echo still here", "\nstill here");

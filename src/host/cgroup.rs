@@ -231,6 +231,8 @@ fn remove_orphans(place: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     /// A hierarchy made of ordinary files: `/` and `/unit` hand down what is given, `/unit/own` is ours.
@@ -240,7 +242,10 @@ mod tests {
             let at = directory.path().join(name);
             fs::create_dir_all(&at).unwrap();
             fs::write(at.join("cgroup.controllers"), "cpu memory pids\n").unwrap();
-            fs::write(at.join("cgroup.subtree_control"), hands_down).unwrap();
+            let switch = at.join("cgroup.subtree_control");
+            fs::write(&switch, hands_down).unwrap();
+            // As the kernel refuses it to a group with processes in it; root does not try without a mark.
+            fs::set_permissions(&switch, fs::Permissions::from_mode(0o444)).unwrap();
             fs::write(at.join("cgroup.procs"), "").unwrap();
         }
         directory

@@ -56,10 +56,15 @@ pub(super) fn make_target(path: &Path, directory: bool) -> Result<OwnedFd, Errno
         next = names.next();
         at = match open_beneath(&at, name) {
             Err(Errno::ENOENT) => {
-                if next.is_some() || directory {
-                    mkdirat(&at, name, Mode::from_bits_truncate(0o755))?;
+                let made = if next.is_some() || directory {
+                    mkdirat(&at, name, Mode::from_bits_truncate(0o755))
                 } else {
-                    drop(create_file(&at, name, 0o444)?);
+                    create_file(&at, name, 0o444).map(drop)
+                };
+                match made {
+                    // Another sandbox of the session, whose `/tmp` is this one's too, makes the same way just now.
+                    Ok(()) | Err(Errno::EEXIST) => {}
+                    Err(errno) => return Err(errno),
                 }
                 open_beneath(&at, name)?
             }

@@ -12,11 +12,12 @@ use super::{documents, gather, is_ci};
 const ELSEWHERE: [&str; 3] = ["docker run ", "sysctl -w ", "systemd-run --user --scope stockade "];
 
 /// Commands of cargo within sentences, and what runs them.
-const BY_CARGO: [(&str, &str); 8] = [
+const BY_CARGO: [(&str, &str); 9] = [
     ("cargo install --path .", "cargo_installs_it"),
     ("cargo run --release --", "what_can_be_typed_works"),
     ("cargo run --example harness -- --yes", "the_harness_example_runs_its_story"),
     ("cargo build --example acp_agent", "the_python_client"),
+    ("cargo bench --bench trace", "ci/bench"),
     ("cargo test", "ci/test"),
     ("cargo test --doc", "ci/test"),
     ("cargo install cargo-deny --locked", ".ci/run"),

@@ -147,6 +147,12 @@ impl Session {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
+    /// Whether the shell is stopped: a SIGCONT before that is lost, and no shell sends one.
+    pub fn is_stopped(&self) -> bool {
+        let process = procfs::process::Process::new(i32::try_from(self.child.id()).unwrap()).unwrap();
+        process.stat().unwrap().state == 'T'
+    }
+
     /// Signals the whole job, as a shell's `kill %1` does.
     pub fn signal_job(&self, signal: Signal) {
         nix::sys::signal::killpg(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
