@@ -190,3 +190,22 @@ fn the_hosts_unix_sockets_are_out_of_reach() {
         }
     }
 }
+
+/// The host's network is reached, and the result says that it was there to be.
+#[test]
+fn full_is_said() {
+    let server = Server::start();
+    for scene in Scene::all() {
+        let command = format!(
+            "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {}), 5); print('connected')\"",
+            server.port()
+        );
+        let seen = scene.run(&["--network", "full"], &command);
+        assert_eq!(seen.works(), "connected");
+        let said = |seen: &Seen| seen.result["sandbox"]["notes"].to_string().contains("the host's own, in full");
+        assert!(said(&seen), "{:#}", seen.result);
+        let off = scene.run(OFF, "echo off");
+        assert!(!said(&off), "the control: {:#}", off.result);
+    }
+    server.was_reached();
+}
