@@ -159,16 +159,18 @@ pub(crate) fn read_memory(tid: u32, address: u64, into: &mut [u8]) -> io::Result
 
 /// A descriptor for a process (thread-group leader).
 pub(crate) fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: only integers are passed.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0_u32) };
-    owned(fd)
+    open_pidfd(pid, 0)
 }
 
 /// A descriptor for one thread, whose table of descriptors may be its own. `EINVAL` before Linux 6.9.
 pub(crate) fn thread_pidfd(tid: u32) -> io::Result<OwnedFd> {
     // `PIDFD_THREAD` has the value of `O_EXCL`.
+    open_pidfd(tid, libc::O_EXCL)
+}
+
+fn open_pidfd(number: u32, flags: i32) -> io::Result<OwnedFd> {
     // SAFETY: only integers are passed.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, libc::O_EXCL) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, number, flags) };
     owned(fd)
 }
 

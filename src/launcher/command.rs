@@ -3,10 +3,8 @@
 //! It either knows what to execute from the start, or is confined ahead of time and told at last.
 
 use std::convert::Infallible;
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::errno::Errno;
@@ -21,7 +19,7 @@ use seccompiler::sock_filter;
 
 use super::init::Inherited;
 use super::protocol::{Call, Control, Event};
-use super::step::{At, StepError, step};
+use super::step::{At, StepError, path_of, step};
 use super::{SetupFailure, Stage, domain, idle, wire};
 use crate::kernel;
 use crate::plan::{Instruction, SandboxPlan, to_program};
@@ -343,8 +341,4 @@ fn search_path(call: &Call) -> impl Iterator<Item = &[u8]> {
     const DEFAULT: &[u8] = b"/usr/local/bin:/usr/bin:/bin";
     let path = call.environment.iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
     path.unwrap_or(DEFAULT).split(|byte| *byte == b':')
-}
-
-fn path_of(text: &CStr) -> &Path {
-    Path::new(OsStr::from_bytes(text.to_bytes()))
 }

@@ -1,16 +1,15 @@
 //! The private `/dev`: the harmless devices, a devpts of its own, and nothing else.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::stat::{Mode, SFlag, mkdirat, mknodat};
 use nix::unistd::symlinkat;
 
 use super::mount_point::{open_path, seal, tmpfs};
-use super::step::{At, StepError};
+use super::step::{At, StepError, path_of};
 use crate::kernel::{self, MountAttr};
 
 /// Devices bound from the host. A new tmpfs cannot have device nodes of its own in a user namespace.
@@ -32,7 +31,7 @@ impl Devices {
     pub(super) fn open() -> Result<Self, StepError> {
         let mut devices = Vec::with_capacity(BOUND.len());
         for name in BOUND {
-            let path = path_of(name);
+            let path = Path::new("/dev").join(path_of(name));
             let source = match open_path(&path) {
                 Err(Errno::ENOENT) => continue,
                 opened => opened.at(&path)?,
@@ -51,7 +50,7 @@ impl Devices {
         kernel::move_mount_onto(&dev, open_path(Path::new("/dev"))?)?;
         for (name, device) in self.0 {
             mknodat(&dev, name, SFlag::S_IFREG, Mode::from_bits_truncate(0o666), 0)?;
-            kernel::move_mount_in(&device, &dev, name).at(&path_of(name))?;
+            kernel::move_mount_in(&device, &dev, name).at(&Path::new("/dev").join(path_of(name)))?;
         }
         for (name, target) in LINKS {
             symlinkat(target, &dev, name)?;
@@ -74,8 +73,4 @@ impl Devices {
         }
         seal(&dev)
     }
-}
-
-fn path_of(name: &CStr) -> PathBuf {
-    Path::new("/dev").join(OsStr::from_bytes(name.to_bytes()))
 }

@@ -4,10 +4,9 @@
 //! Nothing is created on the host: mount points are made only in directories of our own (`make_target`), and every path
 //! is opened without following a symbolic link, so a tree that changes under us makes a step fail and leads nowhere.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::CStr;
 use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -18,7 +17,7 @@ use nix::unistd::geteuid;
 
 use super::dev::Devices;
 use super::mount_point::{create_file, make_target, open_beneath, open_path, seal, tmpfs};
-use super::step::{At, StepError, step};
+use super::step::{At, StepError, path_of, step};
 use super::{SetupFailure, Stage};
 use crate::kernel::{self, MountAttr};
 use crate::plan::{Fault, MountKind, MountOp, MountPlan, PrivateSource, Shape};
@@ -114,7 +113,7 @@ impl Foundation {
             }
             match kernel::move_mount_in(kernel::clone_tree(&masks.file, false)?, &proc.mount, name) {
                 Ok(()) | Err(Errno::ENOENT) => {}
-                Err(errno) => return Err(errno).at(&Path::new("/proc").join(OsStr::from_bytes(name.to_bytes()))),
+                Err(errno) => return Err(errno).at(&Path::new("/proc").join(path_of(name))),
             }
         }
         Ok(())

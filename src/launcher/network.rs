@@ -50,8 +50,6 @@ pub(super) enum Network {
 #[derive(Debug, Default)]
 pub(super) struct Networks {
     kept: VecDeque<Shared>,
-    /// Sandboxes begun in any of them.
-    begun: u32,
 }
 
 #[derive(Debug)]
@@ -59,15 +57,16 @@ struct Shared {
     number: u32,
     network: OwnedFd,
     user: Option<OwnedFd>,
+    /// Sandboxes begun in it.
+    begun: u32,
 }
 
 impl Networks {
     /// Clones the init of a sandbox, in its session's network where its plan wants that and it can be had. Where it
     /// cannot, the sandbox gets one of its own: that refuses no less.
     pub(super) fn begin(&mut self, shape: Option<Shape>) -> Result<(Cloned, Network), Errno> {
-        let names = self.next_address();
         if let Some(shared) = shape.and_then(|shape| self.find(shape)) {
-            match shared.begin(names) {
+            match shared.begin() {
                 Ok(begun) => return Ok(begun),
                 Err(errno) => tracing::info!(%errno, "a session's network could not be joined"),
             }
@@ -80,14 +79,7 @@ impl Networks {
         self.kept.clear();
     }
 
-    /// The next of them, in turn.
-    fn next_address(&mut self) -> Ipv4Addr {
-        let address = address_of(self.begun);
-        self.begun = self.begun.wrapping_add(1);
-        address
-    }
-
-    fn find(&mut self, shape: Shape) -> Option<&Shared> {
+    fn find(&mut self, shape: Shape) -> Option<&mut Shared> {
         let number = shape.namespaces.session_network?;
         let found = self.kept.iter().position(|shared| shared.number == number).and_then(|at| self.kept.remove(at));
         let shared = match found.map_or_else(|| Shared::make(number, shape.namespaces.user), Ok) {
@@ -101,7 +93,7 @@ impl Networks {
             self.kept.pop_front();
         }
         self.kept.push_back(shared);
-        self.kept.back()
+        self.kept.back_mut()
     }
 }
 
@@ -119,12 +111,14 @@ impl Shared {
                 let (_, descriptors) = received.map_err(|_| Errno::EPERM)?;
                 let mut descriptors = descriptors.into_iter();
                 let network = descriptors.next().ok_or(Errno::EPERM)?;
-                Ok(Self { number, network, user: descriptors.next() })
+                Ok(Self { number, network, user: descriptors.next(), begun: 0 })
             }
         }
     }
 
-    fn begin(&self, names: Ipv4Addr) -> Result<(Cloned, Network), Errno> {
+    fn begin(&mut self) -> Result<(Cloned, Network), Errno> {
+        let names = address_of(self.begun);
+        self.begun = self.begun.wrapping_add(1);
         if let Some(user) = &self.user {
             return self.clone_within(user, names);
         }

@@ -1,5 +1,7 @@
 //! One step of building a sandbox: a stage, what it does, and a failure that names both.
 
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -44,6 +46,11 @@ impl From<std::io::Error> for StepError {
     fn from(error: std::io::Error) -> Self {
         Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)).into()
     }
+}
+
+/// What the kernel is given as a path, as one.
+pub(super) fn path_of(text: &CStr) -> &Path {
+    Path::new(OsStr::from_bytes(text.to_bytes()))
 }
 
 /// Adds the path to an error.
