@@ -16,16 +16,15 @@ use nix::sys::stat::Mode;
 use syscalls::Sysno;
 
 use super::calls::{Request, low};
+use super::examine::Trouble;
+use super::files::{O_CREAT, O_PATH, O_TMPFILE};
 use super::process;
 use crate::kernel::notify;
 
-const O_CREAT: u32 = 0o100;
 #[cfg(target_arch = "x86_64")]
 const O_DIRECTORY: u32 = 0o200_000;
 #[cfg(target_arch = "aarch64")]
 const O_DIRECTORY: u32 = 0o40_000;
-const O_TMPFILE_BIT: u32 = 0o20_000_000;
-const O_PATH: u32 = 0o10_000_000;
 const NOFOLLOW_OR_EMPTY: u32 = 0x1100;
 /// `XATTR_SIZE_MAX` and `XATTR_NAME_MAX`.
 const MAX_ATTRIBUTE: u64 = 65536;
@@ -119,7 +118,7 @@ fn open_flags(flags: u32) -> bool {
     if flags & O_PATH != 0 {
         return false;
     }
-    let temporary = flags & O_TMPFILE_BIT != 0;
+    let temporary = flags & O_TMPFILE != 0;
     let odd = temporary && (flags & (O_DIRECTORY | O_CREAT) != O_DIRECTORY || flags & 0o3 == 0);
     odd || (flags & (O_CREAT | O_DIRECTORY) == O_CREAT | O_DIRECTORY && creating_directories_is_refused())
 }
@@ -144,7 +143,7 @@ const fn node_type(mode: u32) -> bool {
 fn link_text(tid: u32, address: u64) -> bool {
     match process::path(tid, address) {
         Ok(text) => text.is_empty(),
-        Err(errno) => matches!(errno, Errno::EFAULT | Errno::ENAMETOOLONG),
+        Err(errno) => Trouble::of_memory(errno) == Trouble::Fails,
     }
 }
 
@@ -189,7 +188,7 @@ fn attribute(tid: u32, a: &[u64; 6]) -> bool {
 fn attribute_name(tid: u32, address: u64) -> bool {
     match process::path(tid, address) {
         Ok(name) => name.is_empty() || name.len() > MAX_ATTRIBUTE_NAME,
-        Err(errno) => matches!(errno, Errno::EFAULT | Errno::ENAMETOOLONG),
+        Err(errno) => Trouble::of_memory(errno) == Trouble::Fails,
     }
 }
 
@@ -212,8 +211,8 @@ mod tests {
 
     #[test]
     fn flags_that_the_kernel_refuses() {
-        assert!(open_flags(O_TMPFILE_BIT | O_DIRECTORY) && open_flags(O_TMPFILE_BIT | 2));
-        assert!(!open_flags(O_TMPFILE_BIT | O_DIRECTORY | 2) && !open_flags(O_CREAT | 1));
+        assert!(open_flags(O_TMPFILE | O_DIRECTORY) && open_flags(O_TMPFILE | 2));
+        assert!(!open_flags(O_TMPFILE | O_DIRECTORY | 2) && !open_flags(O_CREAT | 1));
         assert!(!open_flags(O_PATH | O_CREAT | O_DIRECTORY));
         for (flags, refused) in [(0, false), (1, false), (2, false), (3, true), (5, false), (6, true), (8, true)] {
             assert_eq!(rename_flags(flags), refused, "{flags}");

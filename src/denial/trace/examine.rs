@@ -182,12 +182,8 @@ impl Run {
     fn examine_device(&mut self, tid: u32, at: PathArg, now: Instant) -> Result<Outcome, Trouble> {
         let path = self.path(tid, at, now)?;
         let found = self.locate(tid, &path, false)?;
-        if let Some(refusal) = files::make(&self.watch, &found, false) {
-            return Ok(Outcome::Privileged(refusal.kind, Target::Path(refusal.path), refusal.errno));
-        }
-        Ok(files::device(&self.watch, &found).map_or(Outcome::Allowed, |refusal| {
-            Outcome::Privileged(refusal.kind, Target::Path(refusal.path), refusal.errno)
-        }))
+        let refusal = files::make(&self.watch, &found, false).or_else(|| files::device(&self.watch, &found));
+        Ok(refusal.map_or(Outcome::Allowed, |r| Outcome::Privileged(r.kind, Target::Path(r.path), r.errno)))
     }
 
     /// The short way: the directory is known, the policy lets the name be written, and no link stands there.

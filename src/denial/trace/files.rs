@@ -21,15 +21,15 @@ use crate::denial::{DenialKind, FileBackend};
 use crate::kernel::notify;
 
 const O_ACCMODE: u32 = 0o3;
-const O_CREAT: u32 = 0o100;
+pub(super) const O_CREAT: u32 = 0o100;
 const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
 #[cfg(target_arch = "x86_64")]
 const O_NOFOLLOW: u32 = 0o400_000;
 #[cfg(target_arch = "aarch64")]
 const O_NOFOLLOW: u32 = 0o100_000;
-const O_PATH: u32 = 0o10_000_000;
-const O_TMPFILE: u32 = 0o20_000_000;
+pub(super) const O_PATH: u32 = 0o10_000_000;
+pub(super) const O_TMPFILE: u32 = 0o20_000_000;
 /// `RENAME_EXCHANGE` and `RENAME_NOREPLACE`.
 const RENAME_EXCHANGE: u32 = 2;
 const RENAME_NOREPLACE: u32 = 1;
