@@ -2,5 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+pub(super) use std::sync::atomic::AtomicBool;
 pub(super) use std::sync::atomic::AtomicU64;
 pub(super) use std::sync::{Mutex, MutexGuard};

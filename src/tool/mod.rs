@@ -29,6 +29,8 @@ mod result;
 mod table;
 #[cfg(test)]
 mod table_tests;
+#[cfg(test)]
+mod talker;
 mod task;
 
 pub use args::AdditionalPermissions;

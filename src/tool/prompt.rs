@@ -26,17 +26,24 @@ pub(super) fn tool_section() -> PromptSection {
     PromptSection { id: "tool:bash", order: 105, text: HABIT.to_owned() }
 }
 
+/// Of every mode that confines.
+const NETWORK: &str = "the network is off unless allowed, but a server that one of them leaves running in the background \
+is on 127.0.0.1 for the next";
+
 /// States the standing mode. Off by default: a model that is told of a boundary tends to refuse before it has met it,
 /// and a denial names the mode anyway.
 pub(super) fn mode_section(mode: SandboxMode) -> PromptSection {
     let what = match mode {
         SandboxMode::ReadOnly => {
-            "they can read this machine (secrets excepted) and write only to a private /tmp; the network is off unless allowed, but a server that one of them leaves running in the background is on 127.0.0.1 for the next"
+            format!("they can read this machine (secrets excepted) and write only to a private /tmp; {NETWORK}")
         }
         SandboxMode::WorkspaceWrite => {
-            "they can read this machine (secrets excepted) and write in the session's directory (protected paths excepted) and a private /tmp; the network is off unless allowed, but a server that one of them leaves running in the background is on 127.0.0.1 for the next"
+            format!(
+                "they can read this machine (secrets excepted) and write in the session's directory (protected paths \
+                 excepted) and a private /tmp; {NETWORK}"
+            )
         }
-        SandboxMode::DangerFullAccess => "they are not confined",
+        SandboxMode::DangerFullAccess => "they are not confined".to_owned(),
     };
     let text = format!(
         "Commands of this session run under {mode} mode: {what}. Try what the task needs all the same: when policy refuses something the result says so, and what can be done."

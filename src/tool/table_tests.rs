@@ -1,50 +1,12 @@
 //! The table of background tasks under threads; `tests/interleavings.rs` tries every order of a few steps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::TaskStatus;
 use super::table::TaskTable;
-use crate::executor::{BashProcess, BoxFuture, ExecError, OutputRead, ProcessStatus, RunResult};
-
-/// Writes `x` now and then until it has ended; each is read once.
-#[derive(Default)]
-struct Talker {
-    written: AtomicU64,
-    read: AtomicU64,
-    over: AtomicBool,
-}
-
-impl Talker {
-    fn say(&self) {
-        self.written.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl BashProcess for Talker {
-    fn status(&self) -> ProcessStatus {
-        if self.over.load(Ordering::SeqCst) { ProcessStatus::Failed("over".into()) } else { ProcessStatus::Running }
-    }
-
-    fn done(&self) -> BoxFuture<'_, Result<RunResult, ExecError>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn read_output(&self) -> OutputRead {
-        let written = self.written.load(Ordering::SeqCst);
-        let fresh = written - self.read.swap(written, Ordering::SeqCst);
-        OutputRead { stdout: "x".repeat(usize::try_from(fresh).unwrap()), ..OutputRead::default() }
-    }
-
-    fn kill(&self) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(false))
-    }
-
-    fn owner(&self) -> Option<&str> {
-        Some("a")
-    }
-}
+use super::talker::Talker;
+use crate::executor::BashProcess as _;
 
 /// Two readers, the process and the one who notes its end, in whatever order threads come: no byte is read twice, and
 /// none is lost without being said. The table has one lock and takes no other under it.
@@ -57,7 +19,7 @@ fn output_is_read_once_by_whoever_comes() {
         // Others that have ended unread, so that noting one more drops some.
         for _ in 0..round % 40 {
             let other = Arc::new(Talker::default());
-            other.over.store(true, Ordering::SeqCst);
+            other.end();
             let id = table.insert("other", Arc::clone(&other) as _);
             table.finished(&id, &other.status());
         }
@@ -76,7 +38,7 @@ fn output_is_read_once_by_whoever_comes() {
             let readers = [scope.spawn(|| read(true)), scope.spawn(|| read(true))];
             scope.spawn(|| {
                 (0..20).for_each(|_| talker.say());
-                talker.over.store(true, Ordering::SeqCst);
+                talker.end();
                 assert!(table.finished(&id, &talker.status()).is_some());
             });
             let [first, second] = readers.map(|reader| reader.join().unwrap());

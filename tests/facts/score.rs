@@ -106,6 +106,13 @@ impl Score {
         1.0 - f64::from(self.wrong_blocking) / f64::from(self.right)
     }
 
+    /// What every corpus has to reach; `fewest` denials are to be in it.
+    pub(crate) fn assert_good(&self, fewest: u32) {
+        assert!(self.right >= fewest, "only {} denials were looked for", self.right);
+        assert!(self.precision() >= 0.99 && self.recall() >= 0.99, "{}", self.summary());
+        assert!(self.placed() >= 0.97 && self.cured() >= 0.97 && self.blocking() >= 0.97, "{}", self.summary());
+    }
+
     pub(crate) fn summary(&self) -> String {
         format!(
             "{} runs, {} denials right: precision {:.4}, recall {:.4}, object {:.4}, cure {:.4}, blocking {:.4}, \

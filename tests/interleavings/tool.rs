@@ -2,56 +2,26 @@
 
 use std::sync::Arc;
 
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
 
 use stockade::tool::{TaskRead, TaskStatus};
 
 use crate::every_order;
-use crate::executor::{BashProcess, BoxFuture, ExecError, OutputRead, ProcessStatus, RunResult};
+use crate::executor::BashProcess as _;
 
 use table::TaskTable;
+use talker::Talker;
 
 mod locks {
-    pub(crate) use loom::sync::atomic::AtomicU64;
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
     pub(crate) use loom::sync::{Mutex, MutexGuard};
 }
 #[path = "../../src/tool/marker.rs"]
 mod marker;
 #[path = "../../src/tool/table.rs"]
 mod table;
-
-/// A process that writes; each byte is read once.
-#[derive(Default)]
-struct Talker {
-    written: AtomicU64,
-    read: AtomicU64,
-    over: AtomicBool,
-}
-
-impl BashProcess for Talker {
-    fn status(&self) -> ProcessStatus {
-        if self.over.load(Ordering::SeqCst) { ProcessStatus::Failed("over".into()) } else { ProcessStatus::Running }
-    }
-
-    fn done(&self) -> BoxFuture<'_, Result<RunResult, ExecError>> {
-        Box::pin(std::future::pending())
-    }
-
-    fn read_output(&self) -> OutputRead {
-        let written = self.written.load(Ordering::SeqCst);
-        let fresh = written - self.read.swap(written, Ordering::SeqCst);
-        OutputRead { stdout: "x".repeat(usize::try_from(fresh).unwrap()), ..OutputRead::default() }
-    }
-
-    fn kill(&self) -> BoxFuture<'_, bool> {
-        Box::pin(std::future::ready(false))
-    }
-
-    fn owner(&self) -> Option<&str> {
-        Some("a")
-    }
-}
+#[path = "../../src/tool/talker.rs"]
+mod talker;
 
 fn bytes(table: &TaskTable, id: &str) -> (usize, TaskStatus) {
     let (read, _) = table.read(id).unwrap();
@@ -74,8 +44,8 @@ fn a_byte_is_read_once_and_before_the_end_is_told() {
         let process = {
             let (table, id) = (Arc::clone(&table), id.clone());
             thread::spawn(move || {
-                talker.written.store(1, Ordering::SeqCst);
-                talker.over.store(true, Ordering::SeqCst);
+                talker.say();
+                talker.end();
                 assert!(table.finished(&id, &talker.status()).is_some());
             })
         };
